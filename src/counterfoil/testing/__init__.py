@@ -1,0 +1,1 @@
+"""Test kit: real neighbours and instruments that judge a workflow from outside."""
