@@ -1,0 +1,129 @@
+"""Digests of an effect's arguments: same operation or not, same content or not, and which fields differ."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from hashlib import sha256
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from counterfoil.codec.canonical import canonical, canonical_key
+from counterfoil.errors import StoreError
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping
+
+SCHEME: Final = "jcs1"
+"""Name of the canonical rules and the hash together. Any change that alters a digest needs a new name."""
+
+_FIELD_BYTES = 16  # enough to tell two values of one field apart; a full digest each would double the column
+_PACKED_V1 = 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Digests:
+    """All digests of one set of arguments; `identity` and `content` are 32 bytes, each of `fields` 16, salted."""
+
+    identity: bytes
+    content: bytes
+    fields: Mapping[str, bytes]
+    salt: bytes
+
+
+def fingerprint(arguments: Mapping[str, object], *, exclude: Collection[str] = frozenset()) -> bytes:
+    """Return the SHA-256 of the canonical arguments without those in `exclude`.
+
+    Raises:
+        UnsupportedValue: an argument has no canonical form.
+    """
+    return _whole_digest(_parts(arguments), exclude)
+
+
+def digest_arguments(arguments: Mapping[str, object], *, not_identity: Collection[str], salt: bytes) -> Digests:
+    """Digest arguments in one walk: all but `not_identity`, everything, and each field under `salt`.
+
+    Raises:
+        UnsupportedValue: an argument has no canonical form.
+    """
+    parts = _parts(arguments)
+    content = _whole_digest(parts, ())
+    return Digests(
+        identity=_whole_digest(parts, not_identity) if not_identity else content,
+        content=content,
+        fields=_field_digests(parts, salt),
+        salt=salt,
+    )
+
+
+def differing_fields(
+    packed: bytes, arguments: Mapping[str, object], *, ignore: Collection[str] = frozenset()
+) -> tuple[str, ...]:
+    """Name the arguments that differ from those whose fields were packed: changed, added or missing; sorted.
+
+    Raises:
+        UnsupportedValue: an argument has no canonical form.
+    """
+    stored, salt = unpack_fields(packed)
+    fresh = _field_digests(_parts(arguments), salt)
+    names = (stored.keys() | fresh.keys()) - set(ignore)
+    return tuple(sorted(name for name in names if stored.get(name) != fresh.get(name)))
+
+
+def pack_fields(digests: Digests) -> bytes:
+    """Pack the salt and the field digests into one column."""
+    rows = (_sized(name.encode(), 2) + digest for name, digest in sorted(digests.fields.items()))
+    return bytes([_PACKED_V1]) + _sized(digests.salt, 1) + b"".join(rows)
+
+
+def unpack_fields(packed: bytes) -> tuple[dict[str, bytes], bytes]:
+    """Return the field digests and the salt that `pack_fields` packed.
+
+    Raises:
+        StoreError: these bytes were packed by a newer version, or are damaged.
+    """
+    if packed[:1] != bytes([_PACKED_V1]):
+        raise StoreError("field digests are in a format this version does not know; upgrade counterfoil")
+    salt, rest = _take(packed[1:], 1)
+    fields: dict[str, bytes] = {}
+    while rest:
+        name, rest = _take(rest, 2)
+        fields[name.decode()], rest = rest[:_FIELD_BYTES], rest[_FIELD_BYTES:]
+    return fields, salt
+
+
+def text_digest(digest: bytes) -> str:
+    """Return a digest as text, with the scheme it was made by."""
+    return f"{SCHEME}:{digest.hex()}"
+
+
+class _Part(NamedTuple):
+    """One argument, made canonical once: rows sort by their UTF-16 key and joined make the canonical object."""
+
+    sort_key: bytes
+    key: bytes
+    value: bytes
+
+
+def _parts(arguments: Mapping[str, object]) -> dict[str, _Part]:
+    return {name: _Part(*canonical_key(name, "$"), canonical(value, ("$", name))) for name, value in arguments.items()}
+
+
+def _whole_digest(parts: Mapping[str, _Part], exclude: Collection[str]) -> bytes:
+    """Digest the canonical object made of canonical parts: the same bytes as `canonical` of the whole mapping."""
+    rows = sorted(part for name, part in parts.items() if name not in exclude)
+    return sha256(b"{" + b",".join([key + b":" + value for _, key, value in rows]) + b"}").digest()
+
+
+def _field_digests(parts: Mapping[str, _Part], salt: bytes) -> dict[str, bytes]:
+    return {
+        name: sha256(salt + _sized(name.encode(), 4) + part.value).digest()[:_FIELD_BYTES]
+        for name, part in parts.items()
+    }
+
+
+def _sized(data: bytes, width: int) -> bytes:
+    return len(data).to_bytes(width, "big") + data
+
+
+def _take(data: bytes, width: int) -> tuple[bytes, bytes]:
+    end = width + int.from_bytes(data[:width], "big")
+    return data[width:end], data[end:]
