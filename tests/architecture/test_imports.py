@@ -67,7 +67,8 @@ IMPORTERS: dict[str, tuple[str, ...]] = {
     "langchain": ("langgraph", "demo"),
     "langchain_core": ("langgraph", "demo"),
     "langgraph": ("langgraph", "demo"),
-    "orjson": ("codec",),
+    "orjson": ("codec", "langgraph"),
+    "ormsgpack": ("langgraph",),
     "psycopg": ("drivers",),
     "psycopg_pool": ("drivers",),
     "rfc8785": ("codec",),
@@ -331,9 +332,7 @@ def test_the_allowed_directions_pass(module: str, source: str) -> None:
 def test_a_planted_cycle_is_found_and_a_deferred_one_is_not() -> None:
     ledger = "from counterfoil import effects"
     assert cycle({"ledger": ledger, "effects": "import counterfoil.ledger"}, frozenset()) is not None
-    assert (
-        cycle({"ledger": ledger, "effects": "def f():\n    import counterfoil.ledger"}, frozenset()) is None
-    )
+    assert cycle({"ledger": ledger, "effects": "def f():\n    import counterfoil.ledger"}, frozenset()) is None
 
 
 def test_an_empty_package_passes(tmp_path: Path) -> None:

@@ -1,0 +1,1 @@
+"""LangGraph graphs on top of the ledger: saver, node wrapper, checkpoint policy."""
