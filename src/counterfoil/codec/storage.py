@@ -246,7 +246,7 @@ def _time(value: time, spot: _Spot) -> object:
 
 def _with_zone(text: str, value: datetime | time) -> object:
     zone = zone_key(value)
-    return [text, zone] if zone else text
+    return [text, zone, value.fold] if zone or value.fold else text
 
 
 def _tagged(tag: str, text: Callable[[Any], str]) -> Callable[[Any, _Spot], object]:
@@ -318,19 +318,20 @@ def _read_datetime(content: Any) -> datetime:
     """Read a datetime, in its named zone if that still gives the stored offset; otherwise with the offset alone."""
     if isinstance(content, str):
         return datetime.fromisoformat(content)
-    fixed = datetime.fromisoformat(content[0])
-    if (zone := _zone(content[1])) is None:
-        return fixed
-    folds = (fixed.replace(tzinfo=zone, fold=fold) for fold in (0, 1))
-    return next((named for named in folds if named.utcoffset() == fixed.utcoffset()), fixed)
+    text, key, fold = content
+    fixed = datetime.fromisoformat(text).replace(fold=fold)
+    named = fixed.replace(tzinfo=_zone(key)) if key else fixed
+    return named if named.utcoffset() == fixed.utcoffset() else fixed
 
 
 def _read_time(content: Any) -> time:
     if isinstance(content, str):
         return time.fromisoformat(content)
-    if (zone := _zone(content[1])) is None:
-        raise StoreError(f"a stored time needs time zone {content[1]!r}; install tzdata")
-    return time.fromisoformat(content[0]).replace(tzinfo=zone)
+    text, key, fold = content
+    value = time.fromisoformat(text).replace(fold=fold)
+    if key and (zone := _zone(key)) is None:
+        raise StoreError(f"a stored time needs time zone {key!r}; install tzdata")
+    return value.replace(tzinfo=zone) if key else value
 
 
 def _zone(key: str) -> Any:
