@@ -289,7 +289,7 @@ SAMPLE = frozenset(
         ("core.states", "now = datetime.datetime.now()", "pure code"),
         ("core.states", "text = open('x')", "pure code"),
         ("storage.scripts.ledger", "import uuid", "pure code"),
-        ("core.states", "import orjson", "only codec may import it"),
+        ("core.states", "import orjson", "only codec, langgraph may import it"),
         ("ledger", "import sqlite3", "only drivers may import it"),
         ("ledger", "import click", "only cli may import it"),
         ("ledger", "from counterfoil.langgraph import saver", "only inside a function"),

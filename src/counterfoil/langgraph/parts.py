@@ -224,8 +224,8 @@ def _take_enum(value: Any, shape: Shape) -> Parts:
 
 def _same_member(cls: Any, member: Any) -> bool:
     try:
-        return cls(member._value_) is member
-    except ValueError:  # NaN, or a value that __new__ changed
+        return cls(member._value_) is member and member._value_ == member._value_  # NaN is found only by identity
+    except ValueError:  # a value that the member's __new__ changed
         return False
 
 

@@ -57,7 +57,7 @@ class _Walk:
 
     def __init__(self, path: str) -> None:
         self._trail = Trail(path)
-        self._classes = Classes()
+        self._classes = Classes(undeclared="loaded")  # which classes are declared is for the serializer to judge
 
     def visit(self, value: Any) -> None:
         cls = type(value)
@@ -130,7 +130,7 @@ class _JsonWalk(_Walk):
 
 
 def _holds_secret(name: str, value: Any) -> bool:
-    """Tell whether a field with a secret name holds something: not a flag, not empty, not a mapping with own names."""
+    """Tell whether a field with a secret name holds a text; a number is none but under a password's name."""
     if isinstance(value, (str, bytes, bytearray)):
         return bool(value)
     if type(value) in _LISTS:
@@ -138,4 +138,4 @@ def _holds_secret(name: str, value: Any) -> bool:
     if isinstance(value, Mapping):
         whole = "".join(filter(str.isalpha, name.lower()))
         return whole in _SECRET_MAPPINGS and any(_holds_secret(name, one) for one in value.values())
-    return type(value) is int or type(value) is float
+    return "pass" in name.lower() and type(value) in {int, float}

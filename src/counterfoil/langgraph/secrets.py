@@ -47,11 +47,7 @@ _DETECTORS: Final = (
     ("telegram_token", "TelegramBotTokenDetector", (":AA",)),
 )
 _EXTRA: Final = (
-    (
-        "Bearer or Basic header",
-        r"(?i)\bbearer\s+(?=[\w.~+/-]*\d)[\w.~+/-]{12,}=*|\bbasic\s+(?=[a-z+/]*\d)[a-z0-9+/]{8,}={0,2}(?![\w+/])",
-        ("earer", "EARER", "asic ", "ASIC "),
-    ),
+    ("Bearer header", r"(?i)\bbearer\s+(?=[\w.~+/-]*\d)[\w.~+/-]{12,}=*", ("earer", "EARER")),
     ("Password in a URL", r"(?<=://)[^\s/?#@\"'<>]*:(?!\$?\{\w*\}@|\$[A-Z_]+@|\*+@)[^\s/?#\"'<>\[]+(?=@)", ("://",)),
     ("Private key", r"-----BEGIN [A-Z0-9 ]*PRIVATE KEY[^-]*-----", ("PRIVATE KEY",)),
     ("GitHub fine-grained token", r"github_pat_\w{40,}", ("github_pat_",)),
@@ -66,6 +62,7 @@ _EXTRA: Final = (
     ),
     ("Hugging Face token", r"\bhf_[A-Za-z]{30,}", ("hf_",)),
 )
+_BASIC: Final = re.compile(r"(?i)\bbasic\s+([a-z0-9+/]{8,}={0,2})")
 # fmt: off
 _SECRET_ENDINGS: Final = frozenset({
     "api key", "apikey", "api token", "access key", "secret key", "private key", "signing key", "encryption key",
@@ -100,8 +97,8 @@ def rules() -> tuple[Rule, ...]:
     Raises:
         MissingExtra: detect-secrets is not installed.
     """
-    extra = (_own_rule(*one) for one in _EXTRA)
-    return (*extra, *(_library_rule(*one) for one in _DETECTORS))
+    basic = Rule(name="Basic header", literals=("asic ", "ASIC "), patterns=(_BASIC,), finds=_is_basic_header)
+    return (basic, *(_own_rule(*one) for one in _EXTRA), *(_library_rule(*one) for one in _DETECTORS))
 
 
 def is_secret_name(name: str) -> bool:
@@ -152,15 +149,23 @@ def _literals() -> tuple[tuple[str, Rule], ...]:
 
 
 def _in_base64(text: str) -> str | None:
-    if len(text) > _DECODED or not _BASE64.fullmatch(text):
-        return None
-    body = text.rstrip("=").replace("-", "+").replace("_", "/")
-    try:
-        decoded = base64.b64decode(body + "=" * (-len(body) % 4)).decode()
-    except (binascii.Error, UnicodeDecodeError):
+    if len(text) > _DECODED or not _BASE64.fullmatch(text) or (decoded := _decoded(text)) is None:
         return None
     found = next((rule.name for rule in _candidates(decoded) if rule.finds(decoded)), None)
     return f"{found}, in base64" if found else None
+
+
+def _is_basic_header(text: str) -> bool:
+    """Tell "Basic dXNlcjpwYXNz" from "basic instructions": the word is the base64 form of user:password."""
+    return any(":" in (_decoded(found[1]) or "") for found in _BASIC.finditer(text))
+
+
+def _decoded(text: str) -> str | None:
+    body = text.rstrip("=").replace("-", "+").replace("_", "/")
+    try:
+        return base64.b64decode(body + "=" * (-len(body) % 4)).decode()
+    except (binascii.Error, UnicodeDecodeError):
+        return None
 
 
 def _redact_assigned(found: re.Match[str]) -> str:
