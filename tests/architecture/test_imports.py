@@ -35,7 +35,8 @@ PUBLIC = "<public>"  # counterfoil/__init__.py itself
 
 FACADES = layer(
     *("ledger", "outbox", "approvals", "workflows", "reconcile", "aio"),
-    *("effects", "resources"),
+    *("effects", "resources", "active", "answers", "config", "desk", "heartbeats", "joining", "performing", "runners"),
+    "verifying",
     is_open=True,
 )
 

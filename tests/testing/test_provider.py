@@ -143,9 +143,7 @@ def test_a_repeated_key_gets_the_same_ticket(provider: CountingProvider) -> None
 
 
 @pytest.mark.parametrize(("kind", "body"), [("tickets", {"title": "Other"}), ("charges", BODY)])
-def test_a_key_with_other_content_is_refused(
-    provider: CountingProvider, kind: str, body: dict[str, str]
-) -> None:
+def test_a_key_with_other_content_is_refused(provider: CountingProvider, kind: str, body: dict[str, str]) -> None:
     provider.post("tickets", BODY, key="k-1")
 
     assert provider.post(kind, body, key="k-1").status == 422
@@ -172,9 +170,7 @@ def test_a_concurrent_twin_is_refused_until_the_first_is_answered(
     assert provider.count() == 1
 
 
-def test_threads_hammering_one_key_leave_one_ticket(
-    provider: CountingProvider, pool: ThreadPoolExecutor
-) -> None:
+def test_threads_hammering_one_key_leave_one_ticket(provider: CountingProvider, pool: ThreadPoolExecutor) -> None:
     def hammer(_: int) -> Reply:
         return provider.post("tickets", BODY, key="k-1")
 
@@ -259,12 +255,8 @@ def test_a_refusal_promises_that_nothing_was_accepted(
     assert provider.post("tickets", BODY, key="k-1").status == 201
 
 
-@pytest.mark.parametrize(
-    ("fault", "accepted"), [("error-500-before-accept", 0), ("error-500-after-accept", 1)]
-)
-def test_an_internal_error_promises_nothing(
-    provider: CountingProvider, fault: FaultName, accepted: int
-) -> None:
+@pytest.mark.parametrize(("fault", "accepted"), [("error-500-before-accept", 0), ("error-500-after-accept", 1)])
+def test_an_internal_error_promises_nothing(provider: CountingProvider, fault: FaultName, accepted: int) -> None:
     provider.order(fault)
     reply = provider.post("tickets", BODY)
 
@@ -322,9 +314,7 @@ def test_a_caller_may_give_up_while_its_answer_is_held(provider: CountingProvide
     assert len(provider.wait_accepted()) == 1
 
 
-def test_held_answers_are_released_one_key_at_a_time(
-    provider: CountingProvider, pool: ThreadPoolExecutor
-) -> None:
+def test_held_answers_are_released_one_key_at_a_time(provider: CountingProvider, pool: ThreadPoolExecutor) -> None:
     provider.order("hold", "hold")
     replies = {key: pool.submit(provider.post, "tickets", BODY, key) for key in ("k-1", "k-2")}
     provider.wait_held(2)

@@ -63,9 +63,7 @@ def test_a_key_with_other_content_is_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("work", "expected"), [(accept_many, 200), (accept_same, 1)])
-def test_four_processes_share_one_tally(
-    tmp_path: Path, work: Callable[[Path, int], None], expected: int
-) -> None:
+def test_four_processes_share_one_tally(tmp_path: Path, work: Callable[[Path, int], None], expected: int) -> None:
     path = tmp_path / "tally"
     workers = [SPAWN.Process(target=work, args=(path, worker)) for worker in range(4)]
     for worker in workers:

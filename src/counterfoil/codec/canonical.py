@@ -16,7 +16,7 @@ The bytes are RFC 8785 canonical JSON of a tagged tree. The rules:
 """
 
 # Payloads are arbitrary until they are encoded, and the encoders are imported on first use:
-# ruff: noqa: ANN401, PLC0415
+# ruff: noqa: PLC0415
 
 from __future__ import annotations
 

@@ -1,7 +1,6 @@
 """Where a value is, what it is called, and what a model object contains."""
 
 # Payloads are arbitrary until they are encoded:
-# ruff: noqa: ANN401
 
 from __future__ import annotations
 

@@ -6,7 +6,7 @@ only to a class that this process declared, that LangGraph itself calls safe, or
 checkpoint can never cause an import of its own choice (CVE-2025-64439 is what happens otherwise).
 """
 
-# ruff: noqa: ANN401  # state is whatever a graph holds
+# state is whatever a graph holds
 
 from __future__ import annotations
 

@@ -5,7 +5,7 @@ type has a number here, a function that takes it apart and one that rebuilds it.
 The numbers are stored: never renumber, only add.
 """
 
-# ruff: noqa: ANN401  # state is whatever a graph holds
+# state is whatever a graph holds
 
 from __future__ import annotations
 

@@ -5,7 +5,7 @@ its type, by the name of its field and by its shape; see `secrets`. Error texts 
 refused error record would hide the error.
 """
 
-# ruff: noqa: ANN401  # state is whatever a graph holds
+# state is whatever a graph holds
 
 from __future__ import annotations
 

@@ -6,7 +6,7 @@ value, and, when that one meets anything it might change or refuse, a careful on
 Sharing is not kept: a list that appears in two places comes back as two equal lists.
 """
 
-# ruff: noqa: ANN401  # state is whatever a graph holds
+# state is whatever a graph holds
 
 from __future__ import annotations
 

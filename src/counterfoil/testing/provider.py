@@ -173,7 +173,7 @@ def _held(desk: Desk, query: Query, _: object) -> Answer:
     return Answer(body={"held": [asdict(one) for one in desk.wait_held(count, wait)]})
 
 
-def _faults(desk: Desk, _: Query, body: Any) -> Answer:  # noqa: ANN401 - parsed JSON
+def _faults(desk: Desk, _: Query, body: Any) -> Answer:
     faults = [Fault(**fault) for fault in body]
     if unknown := {fault.name for fault in faults} - BEHAVIOURS.keys():
         raise ValueError(f"unknown faults: {sorted(unknown)}")
@@ -181,7 +181,7 @@ def _faults(desk: Desk, _: Query, body: Any) -> Answer:  # noqa: ANN401 - parsed
     return Answer(body={"ordered": len(faults)})
 
 
-def _release(desk: Desk, _: Query, body: Any) -> Answer:  # noqa: ANN401 - parsed JSON
+def _release(desk: Desk, _: Query, body: Any) -> Answer:
     return Answer(body={"released": desk.release(body.get("key"))})
 
 
@@ -190,12 +190,12 @@ def _reset(desk: Desk, _: Query, __: object) -> Answer:
     return Answer()
 
 
-def _settings(desk: Desk, _: Query, body: Any) -> Answer:  # noqa: ANN401 - parsed JSON
+def _settings(desk: Desk, _: Query, body: Any) -> Answer:
     desk.configure(Settings(**body))
     return Answer()
 
 
-def _clock(desk: Desk, _: Query, body: Any) -> Answer:  # noqa: ANN401 - parsed JSON
+def _clock(desk: Desk, _: Query, body: Any) -> Answer:
     desk.advance(float(body["advance"]))
     return Answer()
 
@@ -239,7 +239,7 @@ class Server(ThreadingHTTPServer):
         """Return the base URL."""
         return f"http://{self.server_name}:{self.server_port}"
 
-    def handle_error(self, request: Any, client_address: Any) -> None:  # noqa: ANN401 - as inherited
+    def handle_error(self, request: Any, client_address: Any) -> None:
         """Stay silent about clients that left: that is what the tests are about."""
         if not isinstance(sys.exc_info()[1], ConnectionError):
             super().handle_error(request, client_address)
@@ -286,7 +286,7 @@ class _Handler(BaseHTTPRequestHandler):
         except ValueError as error:
             raise Malformed(str(error)) from error
 
-    def _submission(self, kind: str, body: Any) -> Submission:  # noqa: ANN401 - parsed JSON
+    def _submission(self, kind: str, body: Any) -> Submission:
         if not isinstance(body, dict):
             raise Malformed("the body must be a JSON object")
         pid = self.headers.get("X-Client-Pid", "")

@@ -1,0 +1,84 @@
+"""Counterfoil: the side effects of long-running agent workflows leave exactly one receipt.
+
+Everything public is exported here, lazily: importing the package loads no database driver and no third-party code.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from counterfoil.aio.ledger import AsyncCounterfoil
+    from counterfoil.effects import Effect, EffectCall, Provider, effect
+    from counterfoil.errors import CounterfoilError, OperationError, StoreError, UsageError
+    from counterfoil.ledger import Counterfoil
+    from counterfoil.model import (
+        Absent,
+        CannotTell,
+        Case,
+        Found,
+        NotSent,
+        OperationKey,
+        Receipt,
+        Refused,
+    )
+    from counterfoil.verifying import Verification
+
+_HOMES = {
+    "Absent": "model",
+    "AsyncCounterfoil": "aio.ledger",
+    "CannotTell": "model",
+    "Case": "model",
+    "Counterfoil": "ledger",
+    "CounterfoilError": "errors",
+    "Effect": "effects",
+    "EffectCall": "effects",
+    "Found": "model",
+    "NotSent": "model",
+    "OperationError": "errors",
+    "OperationKey": "model",
+    "Provider": "effects",
+    "Receipt": "model",
+    "Refused": "model",
+    "StoreError": "errors",
+    "UsageError": "errors",
+    "Verification": "verifying",
+    "effect": "effects",
+}
+
+__all__ = [
+    "Absent",
+    "AsyncCounterfoil",
+    "CannotTell",
+    "Case",
+    "Counterfoil",
+    "CounterfoilError",
+    "Effect",
+    "EffectCall",
+    "Found",
+    "NotSent",
+    "OperationError",
+    "OperationKey",
+    "Provider",
+    "Receipt",
+    "Refused",
+    "StoreError",
+    "UsageError",
+    "Verification",
+    "effect",
+]
+
+
+def __getattr__(name: str) -> Any:
+    """Load a public name on first use."""
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    """List the public names."""
+    return sorted(__all__)

@@ -1,0 +1,1 @@
+"""The Async twins of the facades, under the same file names."""

@@ -1,0 +1,160 @@
+"""Counterfoil for callers on an event loop: the same names as its blocking twin."""
+
+from __future__ import annotations
+
+import asyncio
+from contextvars import copy_context
+from typing import TYPE_CHECKING, Any, Self, TypeVar
+
+from counterfoil.active import inside, refuse_nested
+from counterfoil.config import database_url
+from counterfoil.desk import Desk, check_effect, open_desk
+from counterfoil.drivers.sqlite_async import AsyncSqliteStore, on_loop
+from counterfoil.errors import CommitUnknown
+from counterfoil.ledger import DEFAULT_WAIT, NOWHERE, encoding, transactional_body, transactional_receipt
+from counterfoil.model import Origin, Receipt, Trusted
+from counterfoil.performing import Job, perform
+from counterfoil.resources import Resources, close_all
+from counterfoil.runners import AsyncRunner
+from counterfoil.storage.scripts import ledger
+from counterfoil.storage.scripts.ledger import NoRow, Seen
+from counterfoil.verifying import Verification, verify
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from counterfoil.clock import Clock
+    from counterfoil.drivers.probes import Probe
+    from counterfoil.effects import Duration, Effect
+    from counterfoil.joining import Joined
+
+T = TypeVar("T")
+
+
+class AsyncCounterfoil:
+    """One database with its operations, resources and heartbeats, for callers on an event loop."""
+
+    def __init__(self, desk: Desk) -> None:
+        self.desk = desk
+        self.store = AsyncSqliteStore(desk.store)
+        self._runner = AsyncRunner(self.store, desk.store, desk.heartbeats)
+
+    @classmethod
+    def open(
+        cls,
+        url: str | None = None,
+        *,
+        wait: Duration = DEFAULT_WAIT,
+        upgrade: bool = False,
+        network_filesystem: bool = False,
+        clock: Clock | None = None,
+        probe: Probe | None = None,
+    ) -> Self:
+        """Open a database; a new one gets its schema. See `Counterfoil.open`; opening itself blocks for a moment."""
+        return cls(
+            open_desk(
+                database_url(url),
+                wait=wait,
+                upgrade=upgrade,
+                clock=clock,
+                probe=probe,
+                network_filesystem=network_filesystem,
+            )
+        )
+
+    @property
+    def resources(self) -> Resources:
+        """Return the registry of live resources that effects ask for by type."""
+        return self.desk.resources
+
+    async def close(self) -> None:
+        """Stop the heartbeats, close the resources that were made, and close the database."""
+        await asyncio.to_thread(self.desk.heartbeats.close)
+        for resource in close_all(self.desk.resources.drain()):
+            await resource.aclose()
+        await self.store.close()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_exc: object) -> None:
+        await self.close()
+
+    async def perform(
+        self,
+        effect: Effect[T],
+        /,
+        *,
+        tenant: str | None = None,
+        request_id: str | None = None,
+        workflow_id: str | None = None,
+        principal: str | None = None,
+        **arguments: Any,
+    ) -> Receipt[T]:
+        """Perform an operation once; see `Counterfoil.perform`. Blocking effects run in a thread.
+
+        When the caller is cancelled the outcome is recorded first: `unknown` if the effect had begun.
+        """
+        trusted = Trusted(tenant=tenant or "", request_id=request_id, workflow_id=workflow_id, principal=principal)
+        return await self.perform_as(effect, arguments, trusted, NOWHERE)
+
+    async def perform_as(
+        self, effect: Effect[T], arguments: Mapping[str, Any], trusted: Trusted, origin: Origin
+    ) -> Receipt[T]:
+        """Perform an operation for a run whose trusted context and place are known."""
+        refuse_nested("perform")
+        check_effect(effect)
+        job = self.desk.job(effect, arguments, trusted, origin)
+        if effect.facts.transactional:
+            return await self._transactional(job)
+        return await self._runner.run(perform(job), wait_ms=self.desk.wait_ms)
+
+    async def verify(
+        self,
+        effect: Effect[Any],
+        /,
+        *,
+        tenant: str | None = None,
+        request_id: str | None = None,
+        workflow_id: str | None = None,
+        principal: str | None = None,
+        **arguments: Any,
+    ) -> Verification:
+        """Ask the provider about an operation, also after success; see `Counterfoil.verify`."""
+        refuse_nested("verify")
+        trusted = Trusted(tenant=tenant or "", request_id=request_id, workflow_id=workflow_id, principal=principal)
+        protocol = verify(self.desk.job(effect, arguments, trusted, NOWHERE))
+        return await self._runner.run(protocol, wait_ms=0)
+
+    def join(self, transaction: Any) -> Joined:
+        """Work inside a transaction that the caller has open; see `Counterfoil.join`."""
+        from counterfoil.joining import join  # noqa: PLC0415 - few callers join
+
+        return join(self.desk, transaction)
+
+    async def _transactional(self, job: Job) -> Receipt[Any]:
+        seen = await self.store.read(lambda: ledger.look(job.request))
+        if isinstance(seen, Seen):
+            return transactional_receipt(job, seen)
+        body, encode = _body(job), encoding(job)
+        try:
+            done = await self.store.write_alone(lambda: ledger.transactional(job.request, body, encode))
+        except CommitUnknown:
+            seen = await self.store.read(lambda: ledger.look(job.request))
+            if isinstance(seen, NoRow):
+                raise
+            done = seen
+        return transactional_receipt(job, done)
+
+
+def _body(job: Job) -> Any:
+    """Return a transactional effect's function for the writer's thread: an async one stays on its loop."""
+    if not job.effect.is_async:
+        context = copy_context()
+        return lambda transaction: context.run(transactional_body(job), transaction)
+
+    async def effect(transaction: Any) -> Any:
+        with inside(f"effect {job.effect.name}"):
+            return await job.effect.function(transaction, **job.bound.arguments)
+
+    return on_loop(asyncio.get_running_loop(), effect)

@@ -1,0 +1,200 @@
+"""What a caller of `perform` is told: the receipt, or the error that says what happened, why, and what to do next."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+from counterfoil import codec
+from counterfoil.core.effects import (
+    AlreadySettled,
+    Closed,
+    Held,
+    MayClaim,
+    Mismatch,
+    NotCallers,
+    OtherVersion,
+    Unsettled,
+    WrongEffect,
+)
+from counterfoil.core.states import OperationState, Sender
+from counterfoil.core.unknown import AskAgainAt, AskProvider, PersonDecides, Resend
+from counterfoil.errors import (
+    DifferentEffect,
+    EffectNotSent,
+    EffectRefused,
+    EffectVersionMissing,
+    FenceLost,
+    FingerprintMismatch,
+    OperationClosed,
+    OperationError,
+    OperationInProgress,
+    OperationParked,
+    OperationQueued,
+    OutcomeUnknown,
+    Retry,
+)
+from counterfoil.storage import rows
+from counterfoil.storage.scripts.ledger import MayRetry, Seen, Settled, StillUnknown
+
+if TYPE_CHECKING:
+    from counterfoil.effects import Bound, Effect
+    from counterfoil.model import OperationKey, Receipt
+    from counterfoil.storage.script import Row
+
+
+def conclude(effect: Effect[Any], bound: Bound, seen: object, cause: BaseException | None) -> Receipt[Any]:
+    """Return the receipt of a settled operation, or raise what stands in the way.
+
+    Raises:
+        OperationError: the operation cannot go on now; the class says why.
+    """
+    key = bound.key
+    match seen:
+        case Settled(row):
+            return rows.receipt(row, "lookup")
+        case Seen(AlreadySettled(), row) if row["state"] == OperationState.SUCCEEDED:
+            return rows.receipt(row, "receipt")
+        case Seen(AlreadySettled(), row):
+            raise refused(key, row) from cause
+        case MayRetry() | Seen(MayClaim()):
+            raise not_sent(key) from cause
+        case Seen(Unsettled(plan), row, case) | StillUnknown(plan, row, case):
+            raise unknown(key, plan, row, case) from cause
+        case Seen(Mismatch(), row):
+            raise mismatch(effect, bound, row)
+        case Seen(decision, _):
+            raise standing_in_the_way(key, effect, decision)
+        case _:
+            raise TypeError(f"no answer for {seen!r}")
+
+
+def _facts(key: OperationKey) -> dict[str, Any]:
+    return {"tenant": key.tenant, "operation_id": key.operation_id}
+
+
+def when(ms: int) -> str:
+    """Return a time as people read it."""
+    return datetime.fromtimestamp(ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
+
+
+def in_progress(key: OperationKey, held: Held, row: Row) -> OperationInProgress:
+    """Tell a loser who holds the operation, since when, and what comes next."""
+    return OperationInProgress(
+        f"Operation {key} is being performed by {held.holder} since {held.age / 1000:.1f} s (attempt {row['attempt']})."
+        f" Nothing was sent. Ask again: it is settled by then, or from {when(held.until)} on it counts as unknown.",
+        **_facts(key),
+        age_ms=held.age,
+        holder=held.holder,
+        until=held.until,
+    )
+
+
+def refused(key: OperationKey, row: Row) -> EffectRefused:
+    """Repeat a stored refusal."""
+    why = row["error_text"] or row["error_class"] or "closed by a verdict"
+    return EffectRefused(
+        f"Operation {key} was refused for good at {when(row['settled_at'])}: {why}. Nothing happened and nothing is"
+        " sent again; a new try is a new operation with its own id.",
+        **_facts(key),
+        reason=why,
+        error_class=row["error_class"],
+    )
+
+
+def not_sent(key: OperationKey) -> EffectNotSent:
+    """Tell a caller that nothing happened and that it may call again."""
+    return EffectNotSent(
+        f"Operation {key} provably did not happen in this try. Calling perform again is safe.", **_facts(key)
+    )
+
+
+def unknown(key: OperationKey, plan: object, row: Row, case: Row | None) -> OutcomeUnknown:
+    """Tell a caller that nobody knows, and how that is settled."""
+    case_id = rows.case_id(case["seq"]) if case is not None else None
+    error = OutcomeUnknown(
+        f"The outcome of operation {key} is unknown (attempt {row['attempt']}:"
+        f" {row['error_text'] or row['error_class'] or 'no answer'}). It may or may not have happened, and it was not"
+        f" sent again. {_next(plan, case_id)}",
+        **_facts(key),
+        case_id=case_id,
+        ask_again_at=plan.at if isinstance(plan, AskAgainAt) else None,
+    )
+    if isinstance(plan, Resend):
+        error.retry = Retry.SAFE  # the provider's key makes a repeat harmless
+    return error
+
+
+def _next(plan: object, case_id: str | None) -> str:
+    resolve = f"A person settles it with: counterfoil review resolve {case_id or '<case>'}"
+    match plan:
+        case Resend(until):
+            return f"Calling perform again before {when(until)} is safe: the provider honours the operation's key."
+        case AskAgainAt(at):
+            return (
+                f"The provider does not show it; from {when(at)} on that proves absence, so call again then. {resolve}"
+            )
+        case AskProvider():
+            return f"Calling perform again asks the provider. {resolve}"
+        case PersonDecides(why):
+            return f"{resolve} ({why})."
+        case _:
+            return resolve
+
+
+def mismatch(effect: Effect[Any], bound: Bound, row: Row) -> FingerprintMismatch:
+    """Name the arguments that differ; their values are never shown."""
+    fields = codec.differing_fields(row["field_digests"], bound.distinct, ignore=effect.not_identity)
+    stored, given = codec.text_digest(row["identity_digest"]), codec.text_digest(bound.digests.identity)
+    return FingerprintMismatch(
+        f"Operation {bound.key} exists with other arguments: {', '.join(fields)} differ"
+        f" (stored {stored[:17]}, given {given[:17]}). Nothing was sent. Use the first arguments, or another id if"
+        " this is another business action.",
+        **_facts(bound.key),
+        fields=fields,
+        stored=stored,
+        given=given,
+    )
+
+
+def superseded(key: OperationKey, row: Row) -> FenceLost:
+    """Tell a late worker the truth, with the winner's receipt if there is one."""
+    won = row["state"] == OperationState.SUCCEEDED
+    state = "another attempt settled it" if won else f"it is now {row['state']} (attempt {row['attempt']})"
+    return FenceLost(
+        f"This worker lost its claim on operation {key} while the effect ran; {state}. What it learnt is kept as"
+        " evidence, and a case is open if two effects may exist: counterfoil review list.",
+        **_facts(key),
+        receipt=rows.receipt(row, "receipt") if won else None,
+    )
+
+
+def standing_in_the_way(key: OperationKey, effect: Effect[Any], decision: object) -> OperationError:
+    """Say what keeps a caller from an operation that is not its to send."""
+    match decision:
+        case WrongEffect(stored):
+            return DifferentEffect(
+                f"Operation {key} belongs to effect {stored}, not to {effect.name}. Nothing was sent. Put the effect's"
+                " name into its key template, or use another id.",
+                **_facts(key),
+                stored=stored,
+            )
+        case OtherVersion(stored):
+            return EffectVersionMissing(
+                f"Operation {key} was begun under version {stored} of {effect.name} and is not settled; version"
+                f" {effect.version} may not go on with it. Nothing was sent. Keep version {stored} declared until such"
+                " operations are settled.",
+                **_facts(key),
+                stored=stored,
+            )
+        case Closed(state):
+            return OperationClosed(f"Operation {key} is {state}: nothing was sent and nothing will be.", **_facts(key))
+        case NotCallers(OperationState.PARKED):
+            return OperationParked(
+                f"Operation {key} used up its tries and waits for a person. Nothing was sent.", **_facts(key)
+            )
+        case NotCallers(state, sender):
+            who = "the dispatcher" if sender is Sender.DISPATCHER else "an approval"
+            return OperationQueued(f"Operation {key} is {state} and is left to {who}. Nothing was sent.", **_facts(key))
+        case _:
+            raise TypeError(f"no answer for {decision!r}")

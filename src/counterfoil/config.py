@@ -1,0 +1,39 @@
+"""Where the database URL comes from: an argument, the environment, or the project's own settings."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from counterfoil.errors import NoDatabase
+
+VARIABLE = "COUNTERFOIL_URL"
+
+
+def database_url(url: str | None = None) -> str:
+    """Return the database URL: the argument, else `COUNTERFOIL_URL`, else `[tool.counterfoil] url`.
+
+    Raises:
+        NoDatabase: none of the three names one.
+    """
+    found = url or os.environ.get(VARIABLE) or _from_project(Path.cwd())
+    if not found:
+        raise NoDatabase(
+            "No database is named. Pass one: Counterfoil.open('sqlite:///agent.db') or --url sqlite:///agent.db; or set"
+            f" {VARIABLE}=sqlite:///agent.db; or write into pyproject.toml: [tool.counterfoil] url ="
+            ' "sqlite:///agent.db"'
+        )
+    return found
+
+
+def _from_project(start: Path) -> str | None:
+    """Return the URL in the nearest `pyproject.toml` that has our table, from this folder upwards."""
+    import tomllib  # noqa: PLC0415 - only where no other place names a database
+
+    for folder in (start, *start.parents):
+        file = folder / "pyproject.toml"
+        if file.is_file():
+            table = tomllib.loads(file.read_text("utf-8")).get("tool", {}).get("counterfoil", {})
+            if isinstance(url := table.get("url"), str):
+                return url
+    return None

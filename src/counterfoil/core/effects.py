@@ -1,0 +1,217 @@
+"""What a caller of `perform` may do, given the operation's row."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from counterfoil.core.machine import sources
+from counterfoil.core.states import (
+    CLOSED_UNSENT,
+    OPERATION,
+    TERMINAL,
+    AttemptOutcome,
+    CaseKind,
+    OperationEvent,
+    OperationState,
+    Sender,
+)
+from counterfoil.core.unknown import Times, UnknownPlan, decide_unknown
+
+if TYPE_CHECKING:
+    from counterfoil.model import ProviderFacts
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Snapshot:
+    """An operation's row as far as decisions need it, with the database's time of reading."""
+
+    effect: str
+    effect_version: int
+    sender: Sender
+    state: OperationState
+    identity: bytes
+    content: bytes
+    attempt: int
+    fence: int
+    version: int
+    holder: str | None
+    claimed_at: int
+    lease_until: int
+    attempt_deadline: int
+    first_attempt_at: int
+    facts: ProviderFacts
+    now: int
+
+    @property
+    def times(self) -> Times:
+        """Return the times that bear on an unknown outcome."""
+        return Times(first_attempt_at=self.first_attempt_at, attempt_deadline=self.attempt_deadline, now=self.now)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wanted:
+    """What the caller asks for."""
+
+    effect: str
+    effect_version: int
+    identity: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class MayClaim:
+    """Nothing is in the way: take the claim."""
+
+
+@dataclass(frozen=True, slots=True)
+class AlreadySettled:
+    """It is settled (succeeded or failed): answer from the row."""
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """Another caller holds it until `until`, since `age` milliseconds."""
+
+    holder: str
+    until: int
+    age: int
+
+
+@dataclass(frozen=True, slots=True)
+class Unsettled:
+    """Its outcome is unknown; `expired` says that the row must first be moved there."""
+
+    plan: UnknownPlan
+    expired: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Mismatch:
+    """Same id, other arguments."""
+
+
+@dataclass(frozen=True, slots=True)
+class WrongEffect:
+    """Same id, another effect."""
+
+    stored: str
+
+
+@dataclass(frozen=True, slots=True)
+class OtherVersion:
+    """An unsettled row goes only to the effect version that began it."""
+
+    stored: int
+
+
+@dataclass(frozen=True, slots=True)
+class Closed:
+    """Rejected, cancelled or expired: nothing was sent and nothing will be."""
+
+    state: OperationState
+
+
+@dataclass(frozen=True, slots=True)
+class NotCallers:
+    """It waits for an approval, for the dispatcher, or for a person; a caller may not send it."""
+
+    state: OperationState
+    sender: Sender
+
+
+ClaimDecision = (
+    MayClaim | AlreadySettled | Held | Unsettled | Mismatch | WrongEffect | OtherVersion | Closed | NotCallers
+)
+
+
+def decide_claim(row: Snapshot, wanted: Wanted) -> ClaimDecision:
+    """Decide what a caller may do; identity comes before state, so that nobody reads another operation's answer."""
+    if row.effect != wanted.effect:
+        return WrongEffect(row.effect)
+    if row.identity != wanted.identity:
+        return Mismatch()
+    if row.state in CLOSED_UNSENT:
+        return Closed(row.state)
+    if row.state in TERMINAL:
+        return AlreadySettled()
+    if row.effect_version != wanted.effect_version:
+        return OtherVersion(row.effect_version)
+    return _decide_open(row)
+
+
+def _decide_open(row: Snapshot) -> ClaimDecision:
+    match row.state:
+        case OperationState.PENDING if row.sender is Sender.CALLER:
+            return MayClaim()
+        case OperationState.IN_FLIGHT if row.now < row.lease_until:
+            return Held(row.holder or "", row.lease_until, row.now - row.claimed_at)
+        case OperationState.IN_FLIGHT:
+            return Unsettled(decide_unknown(row.facts, row.times), expired=True)
+        case OperationState.UNKNOWN:
+            return Unsettled(decide_unknown(row.facts, row.times), expired=False)
+        case _:
+            return NotCallers(row.state, row.sender)
+
+
+# --- a worker that comes back late -----------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class SettlesIt:
+    """The late result belongs to the attempt in question and settles the operation."""
+
+    case: CaseKind | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class SameEffect:
+    """The operation was settled by other means for this very effect; compare and keep the evidence."""
+
+
+@dataclass(frozen=True, slots=True)
+class Superseded:
+    """Another attempt has begun or won; keep the evidence, tell the worker, and open `case` if two effects may be."""
+
+    case: CaseKind | None
+
+
+@dataclass(frozen=True, slots=True)
+class NothingToAdd:
+    """The late worker does not know the outcome either."""
+
+
+LateDecision = SettlesIt | SameEffect | Superseded | NothingToAdd
+
+_LATE_PROOF_WINS: Final = sources(OPERATION, OperationEvent.PROVED_HAPPENED) - {OperationState.UNKNOWN}
+
+
+def decide_late(row: Snapshot, *, attempt: int, outcome: AttemptOutcome) -> LateDecision:
+    """Decide what a result means that arrives after its claim was lost.
+
+    Late proof that the effect happened wins over every state that says it did not, and then always opens a case.
+    """
+    same = row.attempt == attempt
+    match outcome:
+        case AttemptOutcome.SUCCEEDED:
+            return _late_success(row, same=same)
+        case AttemptOutcome.NOT_SENT | AttemptOutcome.REFUSED:
+            return SettlesIt() if same and row.state is OperationState.UNKNOWN else Superseded(None)
+        case AttemptOutcome.UNKNOWN | AttemptOutcome.RUNNING:
+            return NothingToAdd()
+
+
+def _late_success(row: Snapshot, *, same: bool) -> LateDecision:
+    if row.state in _LATE_PROOF_WINS:
+        return SettlesIt(CaseKind.POSSIBLE_DOUBLE_EFFECT)
+    match row.state:
+        case OperationState.UNKNOWN:
+            return SettlesIt(None if same else _double(row))
+        case OperationState.SUCCEEDED if same:
+            return SameEffect()
+        case _:
+            return Superseded(None if same else _double(row))
+
+
+def _double(row: Snapshot) -> CaseKind | None:
+    """Two attempts under one key that the provider honours are one effect; otherwise there may be two."""
+    return None if row.facts.key_lifetime is not None else CaseKind.POSSIBLE_DOUBLE_EFFECT

@@ -1,0 +1,71 @@
+"""What an effect's exception says about the world: nothing happened, refused for good, or nobody knows."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from counterfoil.core.states import AttemptOutcome
+from counterfoil.model import NotSent, Refused
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+NOTHING_LEFT: Final = frozenset({
+    ("builtins", "ConnectionRefusedError"),
+    ("socket", "gaierror"),
+    ("httpx", "ConnectError"),
+    ("httpx", "ConnectTimeout"),
+    ("httpx", "PoolTimeout"),
+    ("httpx", "UnsupportedProtocol"),
+})  # fmt: skip
+"""Exceptions that are raised before a connection stands, so no request can have left this machine.
+
+Named by module and class so that no client library is imported to recognise its own errors.
+"""
+
+TIMEOUTS: Final[tuple[type[BaseException], ...]] = (TimeoutError, ConnectionResetError, BrokenPipeError)
+"""Errors that leave the outcome unknown; no declaration of "nothing happened" may catch them."""
+
+_HARMLESS_TIMEOUTS: Final = frozenset(
+    {"ConnectTimeout", "ConnectTimeoutError", "PoolTimeout", "ConnectionTimeoutError"}
+)
+
+
+def classify(
+    error: BaseException, *, not_sent: tuple[type[BaseException], ...], refused: tuple[type[BaseException], ...]
+) -> AttemptOutcome:
+    """Return what an attempt's exception says; whatever is not known to mean less means `unknown`."""
+    if isinstance(error, (NotSent, *not_sent)):
+        return AttemptOutcome.NOT_SENT
+    if isinstance(error, (Refused, *refused)):
+        return AttemptOutcome.REFUSED
+    if any((root(cls), cls.__name__) in NOTHING_LEFT for cls in type(error).__mro__):
+        return AttemptOutcome.NOT_SENT
+    return AttemptOutcome.UNKNOWN
+
+
+def root(cls: type) -> str:
+    """Return the top-level package that a class comes from."""
+    return cls.__module__.partition(".")[0]
+
+
+def ambiguous(declared: Iterable[type[BaseException]]) -> tuple[str, ...]:
+    """Name the declared "nothing happened" or "refused" classes that would also catch a lost reply.
+
+    A class does if it is a base of a time-out or a broken connection, or if a loaded subclass of it is a time-out by
+    name other than one of connecting: `httpx.HTTPError` would catch `httpx.ReadTimeout`.
+    """
+    return tuple(cls.__name__ for cls in declared if _catches_lost_reply(cls))
+
+
+def _catches_lost_reply(cls: type[BaseException]) -> bool:
+    if any(issubclass(lost, cls) for lost in TIMEOUTS) or issubclass(cls, TIMEOUTS):
+        return True
+    return any("Timeout" in sub.__name__ and sub.__name__ not in _HARMLESS_TIMEOUTS for sub in _family(cls))
+
+
+def _family(cls: type[BaseException]) -> set[type[BaseException]]:
+    found = {cls}
+    for sub in cls.__subclasses__():
+        found |= _family(sub)
+    return found

@@ -1,0 +1,226 @@
+"""Every state machine as one table of (state, event, next state, note).
+
+From these tables come `machine.advance`, the CHECK lists of the first migration, the documentation's diagrams and the
+test that every pair of state and event is either listed or refused. A state is compared to a literal nowhere else.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Generic, TypeVar
+
+S = TypeVar("S", bound=StrEnum)
+E = TypeVar("E", bound=StrEnum)
+
+
+@dataclass(frozen=True, slots=True)
+class Transition(Generic[S, E]):
+    """One permitted move."""
+
+    state: S
+    event: E
+    next: S
+    note: str = ""
+
+
+Table = tuple[Transition[S, E], ...]
+
+
+# --- operations ------------------------------------------------------------------------------------------------------
+
+
+class OperationState(StrEnum):
+    """What is known of one business operation."""
+
+    AWAITING_APPROVAL = "awaiting_approval"
+    PENDING = "pending"
+    IN_FLIGHT = "in_flight"
+    UNKNOWN = "unknown"
+    PARKED = "parked"
+    SUCCEEDED = "succeeded"
+    FAILED = "failed"
+    REJECTED = "rejected"
+    EXPIRED = "expired"
+    CANCELLED = "cancelled"
+
+
+class OperationEvent(StrEnum):
+    """What can happen to an operation."""
+
+    APPROVED = "approved"
+    REJECTED = "rejected"
+    DECISION_EXPIRED = "decision_expired"
+    INTENT_EXPIRED = "intent_expired"
+    CANCELLED = "cancelled"
+    CLAIMED = "claimed"
+    RETURNED = "returned"
+    REFUSED = "refused"
+    NOT_SENT = "not_sent"
+    TRIES_USED_UP = "tries_used_up"
+    OUTCOME_LOST = "outcome_lost"
+    PROVED_HAPPENED = "proved_happened"
+    PROVED_ABSENT = "proved_absent"
+    RESEND_ALLOWED = "resend_allowed"
+    CLOSED = "closed"
+    REQUEUED = "requeued"
+    SKIPPED = "skipped"
+
+
+_S, _E = OperationState, OperationEvent
+_LATE = "late proof wins, and always opens a case"
+
+OPERATION: Table[OperationState, OperationEvent] = (
+    Transition(_S.AWAITING_APPROVAL, _E.APPROVED, _S.PENDING),
+    Transition(_S.AWAITING_APPROVAL, _E.REJECTED, _S.REJECTED),
+    Transition(_S.AWAITING_APPROVAL, _E.DECISION_EXPIRED, _S.EXPIRED),
+    Transition(_S.AWAITING_APPROVAL, _E.CANCELLED, _S.CANCELLED),
+    Transition(_S.PENDING, _E.CLAIMED, _S.IN_FLIGHT, "attempt n, fence f, deadline"),
+    Transition(_S.PENDING, _E.CANCELLED, _S.CANCELLED),
+    Transition(_S.PENDING, _E.INTENT_EXPIRED, _S.EXPIRED),
+    Transition(_S.PENDING, _E.DECISION_EXPIRED, _S.AWAITING_APPROVAL, "a decision ran out before the send"),
+    Transition(_S.PENDING, _E.PROVED_HAPPENED, _S.SUCCEEDED, _LATE),
+    Transition(_S.IN_FLIGHT, _E.RETURNED, _S.SUCCEEDED, "the provider's answer, stored as the receipt"),
+    Transition(_S.IN_FLIGHT, _E.REFUSED, _S.FAILED, "it provably did not happen and will not be tried again"),
+    Transition(_S.IN_FLIGHT, _E.NOT_SENT, _S.PENDING, "it provably did not happen; may be tried again"),
+    Transition(_S.IN_FLIGHT, _E.TRIES_USED_UP, _S.PARKED, "dead letter; holds its stream"),
+    Transition(_S.IN_FLIGHT, _E.OUTCOME_LOST, _S.UNKNOWN, "time-out, lost reply, cancelled, crash, lease over"),
+    Transition(_S.UNKNOWN, _E.PROVED_HAPPENED, _S.SUCCEEDED, "by look-up, late reply or verdict"),
+    Transition(_S.UNKNOWN, _E.PROVED_ABSENT, _S.PENDING, "by look-up, late reply or verdict"),
+    Transition(_S.UNKNOWN, _E.RESEND_ALLOWED, _S.PENDING, "keyed and inside the key's lifetime"),
+    Transition(_S.UNKNOWN, _E.REFUSED, _S.FAILED, "a late refusal"),
+    Transition(_S.UNKNOWN, _E.CLOSED, _S.FAILED, "did not happen and is not wanted any more"),
+    Transition(_S.PARKED, _E.REQUEUED, _S.PENDING, "by a person, with a reason"),
+    Transition(_S.PARKED, _E.SKIPPED, _S.FAILED, "by a person, with a reason"),
+    Transition(_S.PARKED, _E.PROVED_HAPPENED, _S.SUCCEEDED, _LATE),
+    Transition(_S.FAILED, _E.PROVED_HAPPENED, _S.SUCCEEDED, _LATE),
+    Transition(_S.CANCELLED, _E.PROVED_HAPPENED, _S.SUCCEEDED, _LATE),
+    Transition(_S.EXPIRED, _E.PROVED_HAPPENED, _S.SUCCEEDED, _LATE),
+)
+
+TERMINAL = frozenset({_S.SUCCEEDED, _S.FAILED, _S.REJECTED, _S.EXPIRED, _S.CANCELLED})
+"""States that answer for good; only late proof leaves them."""
+
+CLOSED_UNSENT = frozenset({_S.REJECTED, _S.EXPIRED, _S.CANCELLED})
+"""Terminal states in which nothing was ever sent."""
+
+
+class Sender(StrEnum):
+    """Who sends the operation: the code that called `perform`, or the dispatcher."""
+
+    CALLER = "caller"
+    DISPATCHER = "dispatcher"
+
+
+# --- attempts --------------------------------------------------------------------------------------------------------
+
+
+class AttemptOutcome(StrEnum):
+    """What is known of one try of the effect."""
+
+    RUNNING = "running"
+    SUCCEEDED = "succeeded"
+    NOT_SENT = "not_sent"
+    REFUSED = "refused"
+    UNKNOWN = "unknown"
+
+
+class AttemptEvent(StrEnum):
+    """What can happen to an attempt."""
+
+    RETURNED = "returned"
+    NOT_SENT = "not_sent"
+    REFUSED = "refused"
+    LOST = "lost"
+
+
+_A, _V = AttemptOutcome, AttemptEvent
+
+ATTEMPT: Table[AttemptOutcome, AttemptEvent] = (
+    Transition(_A.RUNNING, _V.RETURNED, _A.SUCCEEDED),
+    Transition(_A.RUNNING, _V.NOT_SENT, _A.NOT_SENT),
+    Transition(_A.RUNNING, _V.REFUSED, _A.REFUSED),
+    Transition(_A.RUNNING, _V.LOST, _A.UNKNOWN),
+    Transition(_A.UNKNOWN, _V.RETURNED, _A.SUCCEEDED, "late reply, look-up or verdict"),
+    Transition(_A.UNKNOWN, _V.NOT_SENT, _A.NOT_SENT, "late reply, look-up or verdict"),
+    Transition(_A.UNKNOWN, _V.REFUSED, _A.REFUSED, "late reply"),
+)
+
+
+# --- cases -----------------------------------------------------------------------------------------------------------
+
+
+class CaseKind(StrEnum):
+    """Why a person must look."""
+
+    UNKNOWN_OUTCOME = "unknown_outcome"
+    POSSIBLE_DOUBLE_EFFECT = "possible_double_effect"
+    CONTRADICTING_RECEIPTS = "contradicting_receipts"
+    DEAD_LETTER = "dead_letter"
+
+
+class CaseState(StrEnum):
+    """Whether the case still waits."""
+
+    OPEN = "open"
+    RESOLVED = "resolved"
+    SETTLED = "settled"
+
+
+class CaseEvent(StrEnum):
+    """What can happen to a case."""
+
+    VERDICT = "verdict"
+    EVIDENCE = "evidence"
+
+
+CASE: Table[CaseState, CaseEvent] = (
+    Transition(CaseState.OPEN, CaseEvent.VERDICT, CaseState.RESOLVED, "a person decided"),
+    Transition(CaseState.OPEN, CaseEvent.EVIDENCE, CaseState.SETTLED, "look-up or a late reply answered it"),
+)
+
+
+class Verdict(StrEnum):
+    """What a person found out about an unknown outcome."""
+
+    HAPPENED = "happened"
+    DID_NOT_HAPPEN_RETRY = "did_not_happen_retry"
+    DID_NOT_HAPPEN_CLOSE = "did_not_happen_close"
+    NOTED = "noted"
+
+
+class EvidenceKind(StrEnum):
+    """Where a piece of evidence comes from."""
+
+    REPLY = "reply"
+    LATE_REPLY = "late_reply"
+    LOOKUP = "lookup"
+    VERDICT = "verdict"
+
+
+# --- threads ---------------------------------------------------------------------------------------------------------
+
+
+class ThreadState(StrEnum):
+    """Who may advance a LangGraph thread."""
+
+    IDLE = "idle"
+    RUNNING = "running"
+    PARKED = "parked"
+
+
+class ThreadEvent(StrEnum):
+    """What can happen to a thread."""
+
+    CLAIMED = "claimed"
+    RELEASED = "released"
+    PARKED = "parked"
+
+
+THREAD: Table[ThreadState, ThreadEvent] = (
+    Transition(ThreadState.IDLE, ThreadEvent.CLAIMED, ThreadState.RUNNING),
+    Transition(ThreadState.PARKED, ThreadEvent.CLAIMED, ThreadState.RUNNING),
+    Transition(ThreadState.RUNNING, ThreadEvent.CLAIMED, ThreadState.RUNNING, "only once the lease is over"),
+    Transition(ThreadState.RUNNING, ThreadEvent.RELEASED, ThreadState.IDLE),
+    Transition(ThreadState.RUNNING, ThreadEvent.PARKED, ThreadState.PARKED, "waits for an unknown outcome"),
+)

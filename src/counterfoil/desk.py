@@ -1,0 +1,112 @@
+"""What both colours of Counterfoil share: the store, the resources, the heartbeats, and how a job is made."""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import dataclass, field
+from functools import partial
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from counterfoil import codec
+from counterfoil.core.durations import milliseconds
+from counterfoil.drivers.probes import Probe, no_probe
+from counterfoil.drivers.sqlite import SqliteStore
+from counterfoil.drivers.urls import parse_url
+from counterfoil.effects import Bound, Duration, Effect, EffectCall
+from counterfoil.errors import InvalidArguments, TenantMissing
+from counterfoil.heartbeats import Heartbeats
+from counterfoil.ids import holder_name
+from counterfoil.performing import Job
+from counterfoil.resources import Resources
+from counterfoil.storage.scripts.ledger import Request
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from counterfoil.clock import Clock
+    from counterfoil.model import Origin, Trusted
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Desk:
+    """One opened database and all that goes with it."""
+
+    store: SqliteStore
+    wait_ms: int
+    resources: Resources = field(default_factory=Resources)
+    heartbeats: Heartbeats = field(default_factory=Heartbeats)
+    holder: str = field(default_factory=holder_name)
+    entries: itertools.count[int] = field(default_factory=itertools.count)
+
+    def job(self, effect: Effect[Any], given: Mapping[str, Any], trusted: Trusted, origin: Origin) -> Job:
+        """Check the arguments and make one entry into `perform`.
+
+        Raises:
+            UsageError: the caller's code is wrong; the class says how.
+        """
+        check_effect(effect)
+        if not trusted.tenant:
+            raise TenantMissing(
+                f"The effect {effect.name} was asked for without a tenant, so its operation could not be told from"
+                " another tenant's. Pass tenant='...' where the run is entered: cf.perform(..., tenant=...) or"
+                " cf.run(graph, input, tenant=...). A program with one tenant names it once, for example 'default'."
+            )
+        bound = effect.bind(given, trusted)
+        return Job(
+            effect, bound, self._request(effect, bound, trusted, origin), partial(self._call, effect, bound, trusted)
+        )
+
+    def _request(self, effect: Effect[Any], bound: Bound, trusted: Trusted, origin: Origin) -> Request:
+        return Request(
+            key=bound.key,
+            effect=effect.name,
+            effect_version=effect.version,
+            facts=effect.facts,
+            identity=bound.digests.identity,
+            content=bound.digests.content,
+            field_digests=codec.pack_fields(bound.digests),
+            payload=bound.payload,
+            # unique per entry, so that a claim whose COMMIT nobody heard of can be looked up by it
+            holder=f"{self.holder}/{next(self.entries)}",
+            trusted=trusted,
+            origin=origin,
+        )
+
+    def _call(self, effect: Effect[Any], bound: Bound, trusted: Trusted, attempt: int) -> EffectCall:
+        return EffectCall(
+            tenant=bound.key.tenant,
+            operation_id=bound.key.operation_id,
+            provider_key=effect.provider.key_for(bound.key),
+            attempt=attempt,
+            time_limit=effect.facts.time_limit / 1000,
+            trusted=trusted,
+            resources=self.resources,
+        )
+
+
+def check_effect(effect: object) -> None:
+    """Refuse a plain function where an effect is wanted.
+
+    Raises:
+        InvalidArguments: it is not a declared effect.
+    """
+    if not isinstance(effect, Effect):
+        raise InvalidArguments(
+            f"A declared effect is wanted, not {getattr(effect, '__name__', type(effect).__name__)!r}. Put"
+            ' @effect("name", key="{request_id}/...") above the function.'
+        )
+
+
+def open_desk(
+    url: str, *, wait: Duration, upgrade: bool, clock: Clock | None, probe: Probe | None, network_filesystem: bool
+) -> Desk:
+    """Open a database, make its schema if it is new, and refuse one that does not fit this code."""
+    store = SqliteStore(parse_url(url), clock=clock, probe=probe or no_probe, network_filesystem=network_filesystem)
+    try:
+        store.migrate(upgrade=upgrade)
+    except BaseException:
+        store.close()
+        raise
+    return Desk(store, milliseconds(wait, "wait"))

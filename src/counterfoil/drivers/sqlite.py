@@ -1,0 +1,108 @@
+"""SQLite for blocking callers: one writer, readers beside it, and `:memory:` through the writer alone."""
+
+from __future__ import annotations
+
+import threading
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, TypeVar
+
+from counterfoil.clock import Clock, SystemClock
+from counterfoil.drivers.probes import Probe, no_probe
+from counterfoil.drivers.sqlite_open import BUSY_TIMEOUT_MS, connect, open_file
+from counterfoil.drivers.sqlite_run import Runner
+from counterfoil.drivers.sqlite_writer import Unit, Writer
+from counterfoil.storage.migrator import Migrator
+
+if TYPE_CHECKING:
+    import sqlite3
+    from collections.abc import Iterator
+
+    from counterfoil.drivers.urls import SqliteUrl
+    from counterfoil.storage.script import Maker
+
+T = TypeVar("T")
+
+IDLE_READERS = 8
+"""Read connections kept open; more are opened and closed when more threads read at once."""
+
+
+class SqliteStore:
+    """One SQLite database, opened by this process."""
+
+    dialect = "sqlite"
+
+    def __init__(
+        self,
+        url: SqliteUrl,
+        *,
+        clock: Clock | None = None,
+        probe: Probe = no_probe,
+        network_filesystem: bool = False,
+        busy_timeout: int = BUSY_TIMEOUT_MS,
+    ) -> None:
+        open_file(url, network_filesystem=network_filesystem, busy_timeout=busy_timeout)
+        self.url = url
+        self._busy_timeout = busy_timeout
+        self.runner = Runner(path=url.path, clock=clock or SystemClock(), probe=probe)
+        self.writer = Writer(self._connect, self.runner)
+        self._idle: list[sqlite3.Connection] = []
+        self._mutex = threading.Lock()
+
+    def _connect(self, *, read_only: bool = False) -> sqlite3.Connection:
+        return connect(self.url, busy_timeout=self._busy_timeout, read_only=read_only)
+
+    @property
+    def path(self) -> str:
+        """Return the file's path, or `:memory:`."""
+        return self.url.path
+
+    def write(self, maker: Maker[T]) -> T:
+        """Run a script in a transaction of its own, or together with other callers' scripts in one."""
+        result: T = self.writer.run(Unit(maker))
+        return result
+
+    def write_alone(self, maker: Maker[T]) -> T:
+        """Run a script that holds user code: alone in its transaction and on the caller's thread."""
+        result: T = self.writer.run(Unit(maker, alone=True))
+        return result
+
+    def read(self, maker: Maker[T]) -> T:
+        """Run a script of reads; several reads may see several states of the database."""
+        if self.url.in_memory:
+            result: T = self.writer.run(Unit(maker, transaction=False))
+            return result
+        self.writer.check_usable()
+        with self._reader() as connection:
+            return self.runner.run(connection, maker())
+
+    def migrate(self, *, upgrade: bool) -> None:
+        """Make the schema in an empty database; check it, or upgrade it, in one that has ours."""
+        migrator = Migrator(self.dialect, self.path)
+        if self.read(migrator.is_current):
+            return
+        self.write_alone(lambda: migrator.migrate(upgrade=upgrade))
+
+    def close(self) -> None:
+        """Close all connections; a call that is under way finishes first."""
+        self.writer.close()
+        with self._mutex:
+            idle, self._idle = self._idle, []
+        for connection in idle:
+            connection.close()
+
+    @contextmanager
+    def _reader(self) -> Iterator[sqlite3.Connection]:
+        with self._mutex:
+            connection = self._idle.pop() if self._idle else None
+        connection = connection or self._connect(read_only=True)
+        try:
+            yield connection
+        finally:
+            self._give_back(connection)
+
+    def _give_back(self, connection: sqlite3.Connection) -> None:
+        with self._mutex:
+            if len(self._idle) < IDLE_READERS and self.writer.usable:
+                self._idle.append(connection)
+                return
+        connection.close()

@@ -1,0 +1,137 @@
+"""Run scripts on one `sqlite3` connection: bind, execute, feed rows back, throw errors in."""
+
+from __future__ import annotations
+
+import re
+import sqlite3
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, TypeVar, assert_never
+
+from counterfoil.clock import Clock, SystemClock
+from counterfoil.drivers.probes import Point, Probe, no_probe
+from counterfoil.drivers.sqlstate import from_sqlite
+from counterfoil.errors import GuardedTransaction
+from counterfoil.storage import catalog
+from counterfoil.storage.script import Call, Ddl, Row, Script, Step, UserCode
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+T = TypeVar("T")
+
+_FORBIDDEN = re.compile(
+    r"(?:\s+|--[^\n]*(?:\n|\Z)|/\*.*?\*/|;)*"
+    r"(?:begin|commit|end|rollback(?!\s+(?:transaction\s+)?to\b)|attach|detach|vacuum)\b",
+    re.IGNORECASE | re.DOTALL,
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Runner:
+    """How statements are run: whose clock, which probe, and a name for messages."""
+
+    path: str
+    clock: Clock = field(default_factory=SystemClock)
+    probe: Probe = no_probe
+    statements: Mapping[str, catalog.Statement] = field(default_factory=lambda: catalog.load("sqlite"))
+
+    def run(self, connection: sqlite3.Connection, script: Script[T]) -> T:
+        """Run a script to its end inside whatever transaction is open; on failure close it and pass the error on."""
+        try:
+            step = next(script)
+            while True:
+                try:
+                    answer = self._step(connection, step)
+                except BaseException as error:  # noqa: BLE001 - thrown into the script, so its frame is in the traceback
+                    step = script.throw(error)
+                else:
+                    step = script.send(answer)
+        except StopIteration as stop:
+            result: T = stop.value
+            return result
+        finally:
+            script.close()
+
+    def _step(self, connection: sqlite3.Connection, step: Step) -> Any:
+        match step:
+            case Call(name, params):
+                return self._call(connection, name, params)
+            case Ddl(sql):
+                return self._execute(connection, "ddl", sql, {})
+            case UserCode(function):
+                return _run_user_code(connection, function)
+            case _:
+                assert_never(step)
+
+    def _call(self, connection: sqlite3.Connection, name: str, params: Mapping[str, Any]) -> list[Row]:
+        bound = {**params, "now": self.clock.now_ms()}
+        return self._execute(connection, name, self.statements[name].sql, bound)
+
+    def _execute(self, connection: sqlite3.Connection, name: str, sql: str, params: Mapping[str, Any]) -> list[Row]:
+        self.probe(Point.BEFORE_STATEMENT, name)
+        try:
+            rows = fetch(connection, sql, params)
+        except sqlite3.Error as error:
+            raise from_sqlite(error, self.path) from error
+        self.probe(Point.AFTER_STATEMENT, name)
+        return rows
+
+
+def fetch(connection: sqlite3.Connection, sql: str, params: Mapping[str, Any]) -> list[Row]:
+    """Execute one statement and return its rows as dictionaries, whatever the connection's own row factory is."""
+    cursor = connection.cursor()
+    cursor.row_factory = None
+    cursor.execute(sql, params)
+    if cursor.description is None:
+        return []
+    names = [column[0] for column in cursor.description]
+    return [dict(zip(names, row, strict=True)) for row in cursor.fetchall()]
+
+
+def _run_user_code(connection: sqlite3.Connection, function: Any) -> Any:
+    guarded = GuardedConnection(connection)
+    try:
+        result = function(guarded)
+    finally:
+        guarded.close_guard()
+    if not connection.in_transaction:
+        raise GuardedTransaction(
+            "A transactional effect ended the transaction that it was given. Counterfoil commits its rows together"
+            " with the receipt; leave commit and rollback to it."
+        )
+    return result
+
+
+class GuardedConnection:
+    """The open transaction as a transactional effect sees it: statements yes, commit, rollback and scripts no."""
+
+    def __init__(self, connection: sqlite3.Connection) -> None:
+        self._connection: sqlite3.Connection | None = connection
+
+    def close_guard(self) -> None:
+        """End the loan: the effect's transaction is over."""
+        self._connection = None
+
+    def execute(self, sql: str, parameters: Any = (), /) -> sqlite3.Cursor:
+        """Execute one statement inside the transaction."""
+        return self._open(sql).execute(sql, parameters)
+
+    def executemany(self, sql: str, parameters: Iterable[Any], /) -> sqlite3.Cursor:
+        """Execute one statement for each set of parameters inside the transaction."""
+        return self._open(sql).executemany(sql, parameters)
+
+    def _open(self, sql: str) -> sqlite3.Connection:
+        if self._connection is None:
+            raise GuardedTransaction("A transactional effect used its transaction after it had returned.")
+        if _FORBIDDEN.match(sql):
+            raise GuardedTransaction(
+                "A transactional effect may not begin, end or leave the transaction that it was given."
+                " Counterfoil commits its rows together with the receipt; raise an exception to roll both back."
+            )
+        return self._connection
+
+    def __getattr__(self, name: str) -> Any:
+        """Refuse everything else that a connection can do."""
+        raise GuardedTransaction(
+            f"A transactional effect may not use {name!r} of its transaction; it can execute and executemany."
+        )

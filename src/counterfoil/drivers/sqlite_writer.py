@@ -1,0 +1,313 @@
+"""The one writer of a SQLite database in this process: group commit with lead hand-off, for both colours.
+
+A caller that finds nobody leading becomes the leader: it runs its own unit and all units that queued meanwhile in one
+transaction, a savepoint each, commits once, and hands the lead to the next waiting caller. That costs a lone caller no
+thread hop (a dedicated writer thread ran at 0.55-1.2 of its rate) and gives 32 callers 6.5-8.2 times the rate of
+connections of their own. Callers on an event loop cannot lead; a thread of the writer leads for them.
+"""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import threading
+from collections import deque
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from counterfoil.drivers.probes import Point
+from counterfoil.drivers.sqlstate import from_sqlite
+from counterfoil.errors import Busy, CommitUnknown, StoreClosed
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from counterfoil.drivers.sqlite_run import Runner
+    from counterfoil.storage.script import Maker
+
+BATCH = 64
+"""Units in one transaction at the most: keeps the wait of the last one near the cost of one commit."""
+WAIT_S = 30.0
+"""How long a caller waits for its turn; longer than the wait for another process's lock."""
+
+
+@dataclass(eq=False, slots=True)
+class Unit:
+    """One script to run in a transaction, alone or with others."""
+
+    maker: Maker[Any]
+    alone: bool = False
+    transaction: bool = True
+    notify: Callable[[], None] | None = None
+    result: Any = None
+    error: BaseException | None = None
+    done: bool = False
+    leads: bool = False
+    wake: threading.Event = field(default_factory=threading.Event)
+
+    @property
+    def shares(self) -> bool:
+        """Say whether it may share a transaction with others."""
+        return self.transaction and not self.alone
+
+    def finish(self) -> None:
+        """Publish the result to whoever waits."""
+        self.done = True
+        self.wake.set()
+        if self.notify is not None:
+            self.notify()
+
+    def answer(self) -> Any:
+        """Return the result or raise the error."""
+        if self.error is not None:
+            raise self.error
+        return self.result
+
+
+class Writer:
+    """Serialises all writes of this process on one connection."""
+
+    def __init__(self, connect: Callable[[], sqlite3.Connection], runner: Runner) -> None:
+        self._connection = connect()
+        self._runner = runner
+        self._mutex = threading.Lock()
+        self._queue: deque[Unit] = deque()
+        self._leading = False
+        self._committed = False
+        self._closed = False
+        self._stopping = False
+        self._pid = os.getpid()
+        self._thread: threading.Thread | None = None
+        self._thread_wake = threading.Semaphore(0)
+
+    # --- callers ---------------------------------------------------------------------------------------------------
+
+    def run(self, unit: Unit) -> Any:
+        """Run a unit on behalf of a blocking caller, leading if nobody else does.
+
+        Raises:
+            Busy: another caller's transaction kept the writer for longer than the wait; the unit was not run.
+        """
+        leads = self._enqueue(unit)
+        while True:
+            if leads:
+                self._lead(unit)
+            if unit.done:
+                return unit.answer()
+            self._wait(unit)
+            leads, unit.leads = unit.leads, False
+
+    def submit(self, unit: Unit) -> None:
+        """Queue a unit for a caller that must not block; `unit.notify` is called when it is done."""
+        if self._enqueue(unit):
+            self._wake_thread()
+
+    def withdraw(self, unit: Unit) -> bool:
+        """Take a unit back that nobody has begun; False if it is too late for that."""
+        with self._mutex:
+            if unit not in self._queue or unit.leads:
+                return False
+            self._queue.remove(unit)
+            return True
+
+    def close(self) -> None:
+        """Wait for the units that are queued, then close the connection; closing twice is harmless."""
+        if self._closed:
+            return
+        last = Unit(_nothing, transaction=False)
+        leads = self._enqueue(last, closing=True)
+        if leads:
+            self._lead(last)
+        last.wake.wait()
+        if last.leads:
+            self._lead(last)
+        self._stopping = True
+        if self._thread is not None:
+            self._thread_wake.release()
+            self._thread.join()
+        self._connection.close()
+
+    @property
+    def usable(self) -> bool:
+        """Say whether it is open and belongs to this process."""
+        return not self._closed and self._pid == os.getpid()
+
+    def check_usable(self) -> None:
+        """Refuse use after close and in a forked child, which shares the parent's file locks.
+
+        Raises:
+            StoreClosed: it was closed, or belongs to the parent process.
+        """
+        if self._pid != os.getpid():
+            raise StoreClosed(
+                "This Counterfoil was opened before the process forked; SQLite connections must not be carried across"
+                " a fork. Call Counterfoil.open(url) in the child process."
+            )
+        if self._closed:
+            raise StoreClosed("This Counterfoil is closed. Open a new one with Counterfoil.open(url).")
+
+    def _wait(self, unit: Unit) -> None:
+        """Wait until the unit is done or leads; take it back when that is interrupted or takes too long."""
+        try:
+            woken = unit.wake.wait(WAIT_S)
+        except BaseException:
+            if not self.withdraw(unit):
+                unit.wake.wait()
+            raise
+        unit.wake.clear()
+        if not woken and self.withdraw(unit):
+            raise Busy(
+                f"The writer of {self._runner.path} was busy for {WAIT_S:.0f} s with another caller's transaction;"
+                " nothing was written. Look for a transactional effect that does not return."
+            )
+
+    # --- the lead --------------------------------------------------------------------------------------------------
+
+    def _enqueue(self, unit: Unit, *, closing: bool = False) -> bool:
+        """Queue a unit; True if the caller now leads."""
+        with self._mutex:
+            self.check_usable()
+            self._closed = closing
+            self._queue.append(unit)
+            if self._leading:
+                return False
+            self._leading = True
+            return True
+
+    def _lead(self, own: Unit | None) -> None:
+        """Run one batch (whose first unit is the own one) or, without an own one, all there are; then hand on.
+
+        Whoever becomes the leader is the first in the queue, so a blocking caller never works longer for others than
+        its own commit takes.
+        """
+        try:
+            while batch := self._next_batch(own):
+                self._run_batch(batch, own)
+                if own is not None:
+                    break
+        finally:
+            self._hand_on()
+
+    def _next_batch(self, own: Unit | None) -> list[Unit]:
+        """Take the next units that may share a transaction; one that must be alone on its own thread is left."""
+        with self._mutex:
+            if self._queue and not self._queue[0].shares:
+                head = self._queue[0]
+                mine = head is own or head.notify is not None or not head.alone
+                return [self._queue.popleft()] if mine else []
+            batch: list[Unit] = []
+            while self._queue and self._queue[0].shares and len(batch) < BATCH:
+                batch.append(self._queue.popleft())
+            return batch
+
+    def _hand_on(self) -> None:
+        """Give the lead to the first caller that waits, or to the thread if that caller cannot lead."""
+        with self._mutex:
+            if not self._queue:
+                self._leading = False
+                return
+            heir = self._queue[0]
+            if heir.notify is None:
+                heir.leads = True
+        if heir.notify is None:
+            heir.wake.set()
+        else:
+            self._wake_thread()
+
+    def _wake_thread(self) -> None:
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._serve, name="counterfoil-writer", daemon=True)
+            self._thread.start()
+        self._thread_wake.release()
+
+    def _serve(self) -> None:
+        while True:
+            self._thread_wake.acquire()
+            if self._stopping:
+                return
+            self._lead(None)
+
+    # --- one transaction -------------------------------------------------------------------------------------------
+
+    def _run_batch(self, batch: list[Unit], own: Unit | None) -> None:
+        try:
+            self._run_units(batch)
+        except Exception as error:  # noqa: BLE001 - each unit's caller gets it, not the leader alone
+            for unit in batch:
+                unit.error = unit.error or error
+        except BaseException as error:  # noqa: BLE001 - an interrupt of the leader is not the others' business
+            self._interrupted(batch, own, error)
+            return
+        for unit in batch:
+            unit.finish()
+
+    def _interrupted(self, batch: list[Unit], own: Unit | None, error: BaseException) -> None:
+        """Give an interrupt to the leader; the others keep what was committed, or go back to the queue."""
+        lead = own or batch[0]
+        lead.error = error
+        others = [unit for unit in batch if unit is not lead]
+        if self._committed:
+            for unit in others:
+                unit.finish()
+        else:
+            with self._mutex:
+                self._queue.extendleft(reversed(others))
+        lead.finish()
+
+    def _run_units(self, batch: list[Unit]) -> None:
+        self._committed = False
+        first = batch[0]
+        if not first.transaction:
+            first.result = self._runner.run(self._connection, first.maker())
+        elif len(batch) == 1:
+            self._transaction(lambda: self._run_one(first))
+        else:
+            self._transaction(lambda: self._run_each(batch))
+
+    def _transaction(self, body: Callable[[], None]) -> None:
+        connection, path = self._connection, self._runner.path
+        try:
+            connection.execute("begin immediate")
+        except sqlite3.Error as error:
+            raise from_sqlite(error, path) from error
+        try:
+            body()
+            self._runner.probe(Point.BEFORE_COMMIT, "")
+            self._commit()
+        except BaseException:
+            if connection.in_transaction:
+                connection.execute("rollback")
+            raise
+        self._committed = True
+        self._runner.probe(Point.AFTER_COMMIT, "")
+
+    def _commit(self) -> None:
+        try:
+            self._connection.execute("commit")
+        except sqlite3.Error as error:
+            if self._connection.in_transaction:
+                raise from_sqlite(error, self._runner.path) from error
+            raise CommitUnknown(
+                f"The database {self._runner.path} reported an error while committing ({type(error).__name__});"
+                " whether the transaction took effect must be looked up."
+            ) from error
+
+    def _run_one(self, unit: Unit) -> None:
+        unit.error = unit.result = None
+        unit.result = self._runner.run(self._connection, unit.maker())
+
+    def _run_each(self, batch: list[Unit]) -> None:
+        """Run units one after another, a savepoint each, so that one that fails takes nothing with it."""
+        for unit in batch:
+            self._connection.execute("savepoint counterfoil_unit")
+            try:
+                self._run_one(unit)
+            except Exception as error:  # noqa: BLE001 - belongs to this unit's caller, not to the batch
+                self._connection.execute("rollback to counterfoil_unit")
+                unit.error = error
+            self._connection.execute("release counterfoil_unit")
+
+
+def _nothing() -> Any:
+    return
+    yield

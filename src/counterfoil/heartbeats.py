@@ -1,0 +1,87 @@
+"""Renew the leases of long attempts from a thread of its own, which a blocked event loop or effect cannot stop."""
+
+from __future__ import annotations
+
+import heapq
+import itertools
+import threading
+import time
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from counterfoil.errors import StoreError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+BEATS_PER_LEASE = 3
+"""One lost beat does not lose the lease."""
+
+
+@dataclass(eq=False, slots=True)
+class Beat:
+    """Something to renew: `renew` says whether to go on."""
+
+    renew: Callable[[], bool]
+    every: float
+    stopped: bool = field(default=False)
+
+    def stop(self) -> None:
+        """Stop renewing."""
+        self.stopped = True
+
+
+class Heartbeats:
+    """One daemon thread for all beats of a Counterfoil; it starts with the first."""
+
+    def __init__(self) -> None:
+        self._due: list[tuple[float, int, Beat]] = []
+        self._numbers = itertools.count()
+        self._change = threading.Condition()
+        self._thread: threading.Thread | None = None
+        self._closed = False
+
+    def start(self, renew: Callable[[], bool], *, lease_ms: int) -> Beat:
+        """Renew every third of the lease until `renew` returns False or the beat is stopped."""
+        beat = Beat(renew, lease_ms / BEATS_PER_LEASE / 1000)
+        with self._change:
+            self._push(beat)
+            if self._thread is None:
+                self._thread = threading.Thread(target=self._run, name="counterfoil-heartbeat", daemon=True)
+                self._thread.start()
+            self._change.notify()
+        return beat
+
+    def close(self) -> None:
+        """End the thread."""
+        with self._change:
+            self._closed = True
+            self._change.notify()
+        if self._thread is not None and self._thread is not threading.current_thread():
+            self._thread.join()
+
+    def _push(self, beat: Beat) -> None:
+        heapq.heappush(self._due, (time.monotonic() + beat.every, next(self._numbers), beat))
+
+    def _run(self) -> None:
+        while (beat := self._next()) is not None:
+            if not beat.stopped and self._renew(beat):
+                with self._change:
+                    self._push(beat)
+
+    def _next(self) -> Beat | None:
+        with self._change:
+            while not self._closed:
+                wait = self._due[0][0] - time.monotonic() if self._due else None
+                if wait is not None and wait <= 0:
+                    return heapq.heappop(self._due)[2]
+                self._change.wait(wait)
+            return None
+
+    @staticmethod
+    def _renew(beat: Beat) -> bool:
+        """Renew once; a busy database is tried again at the next beat, while the lease still runs."""
+        try:
+            return beat.renew()
+        except StoreError:
+            return True

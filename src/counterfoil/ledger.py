@@ -1,0 +1,230 @@
+"""Counterfoil for blocking callers: open a database, perform effects, read receipts."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Self, TypeVar
+
+from counterfoil import answers, codec
+from counterfoil.active import inside, refuse_nested, refuse_on_loop
+from counterfoil.config import database_url
+from counterfoil.core.states import AttemptOutcome
+from counterfoil.desk import Desk, check_effect, open_desk
+from counterfoil.errors import AsyncEffectInSync, CommitUnknown
+from counterfoil.model import Origin, Receipt, Trusted
+from counterfoil.performing import Job, perform
+from counterfoil.resources import Resources, close_all
+from counterfoil.runners import Runner
+from counterfoil.storage import rows
+from counterfoil.storage.scripts import ledger
+from counterfoil.storage.scripts.ledger import NoRow, Outcome, Seen, Settled
+from counterfoil.verifying import Verification, verify
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from counterfoil.clock import Clock
+    from counterfoil.drivers.probes import Probe
+    from counterfoil.effects import Duration, Effect
+    from counterfoil.joining import Joined
+
+T = TypeVar("T")
+
+NOWHERE = Origin()
+DEFAULT_WAIT = "5s"
+"""How long a caller waits for another one that performs the same operation."""
+
+
+class Counterfoil:
+    """One database with its operations, resources and heartbeats, for blocking callers of any thread."""
+
+    def __init__(self, desk: Desk) -> None:
+        self.desk = desk
+        self._runner = Runner(desk.store, desk.heartbeats)
+
+    @classmethod
+    def open(
+        cls,
+        url: str | None = None,
+        *,
+        wait: Duration = DEFAULT_WAIT,
+        upgrade: bool = False,
+        network_filesystem: bool = False,
+        clock: Clock | None = None,
+        probe: Probe | None = None,
+    ) -> Self:
+        """Open a database; a new one gets its schema.
+
+        Args:
+            url: `sqlite:///file.db`, `sqlite:////absolute/file.db` or `sqlite:///:memory:`; else `COUNTERFOIL_URL`,
+                else `[tool.counterfoil] url` in `pyproject.toml`.
+            wait: How long a caller waits for another one that performs the same operation.
+            upgrade: Whether to apply missing migrations to a database that has ours already.
+            network_filesystem: Accept a SQLite file on a network file system, at your own risk.
+            clock: Where times come from; for tests.
+            probe: Called around every statement and commit; for tests.
+
+        Raises:
+            NoDatabase: no database is named.
+            InvalidUrl: the URL cannot be read.
+            NetworkFilesystem: the file lies on a network file system.
+            SchemaMismatch: the database is older or newer than this code, or was altered.
+            StoreError: the database cannot be opened.
+        """
+        return cls(
+            open_desk(
+                database_url(url),
+                wait=wait,
+                upgrade=upgrade,
+                clock=clock,
+                probe=probe,
+                network_filesystem=network_filesystem,
+            )
+        )
+
+    @property
+    def resources(self) -> Resources:
+        """Return the registry of live resources that effects ask for by type."""
+        return self.desk.resources
+
+    def close(self) -> None:
+        """Stop the heartbeats, close the resources that were made, and close the database."""
+        self.desk.heartbeats.close()
+        close_all(self.desk.resources.drain())
+        self.desk.store.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_exc: object) -> None:
+        self.close()
+
+    def perform(
+        self,
+        effect: Effect[T],
+        /,
+        *,
+        tenant: str | None = None,
+        request_id: str | None = None,
+        workflow_id: str | None = None,
+        principal: str | None = None,
+        **arguments: Any,
+    ) -> Receipt[T]:
+        """Perform an operation once: claim it, run its effect, settle it, return the receipt.
+
+        Called again with the same id and arguments it returns the same receipt and sends nothing.
+
+        Args:
+            effect: A declared effect.
+            tenant: Whose operation it is; part of its identity.
+            request_id: The business request that asks for it; trusted.
+            workflow_id: The workflow that it belongs to; trusted.
+            principal: Who asks for it; trusted.
+            **arguments: The effect's business arguments.
+
+        Raises:
+            OutcomeUnknown: it may or may not have happened, and that is not settled yet.
+            EffectNotSent: it provably did not happen; call again.
+            EffectRefused: the provider refused it for good.
+            FingerprintMismatch: the id was used with other arguments.
+            OperationInProgress: another caller is at it for longer than the wait.
+            FenceLost: this caller was too slow and another one took over.
+            UsageError: the caller's code is wrong.
+        """
+        trusted = Trusted(tenant=tenant or "", request_id=request_id, workflow_id=workflow_id, principal=principal)
+        return self.perform_as(effect, arguments, trusted, NOWHERE)
+
+    def perform_as(
+        self, effect: Effect[T], arguments: Mapping[str, Any], trusted: Trusted, origin: Origin
+    ) -> Receipt[T]:
+        """Perform an operation for a run whose trusted context and place are known."""
+        refuse_nested("perform")
+        check_effect(effect)
+        refuse_on_loop(
+            f"perform({effect.__name__})",
+            f"await cf.perform({effect.__name__}, ...) with an AsyncCounterfoil, or await aperform(...) in a node",
+        )
+        if effect.is_async:
+            raise AsyncEffectInSync(
+                f"The effect {effect.name} is async. Write: await cf.perform({effect.__name__}, ...) with an"
+                f" AsyncCounterfoil, or await aperform({effect.__name__}, ...) in an async node."
+            )
+        job = self.desk.job(effect, arguments, trusted, origin)
+        if effect.facts.transactional:
+            return self._transactional(job)
+        return self._runner.run(perform(job), wait_ms=self.desk.wait_ms)
+
+    def verify(
+        self,
+        effect: Effect[Any],
+        /,
+        *,
+        tenant: str | None = None,
+        request_id: str | None = None,
+        workflow_id: str | None = None,
+        principal: str | None = None,
+        **arguments: Any,
+    ) -> Verification:
+        """Ask the provider about an operation, also after success, and record the answer.
+
+        Takes the same arguments as `perform`: a settled operation no longer holds its payload.
+
+        Raises:
+            OperationNotFound: there is no such operation.
+            ContradictoryDeclaration: the provider declares no look-up.
+        """
+        refuse_nested("verify")
+        refuse_on_loop("verify", "await cf.verify(...) with an AsyncCounterfoil")
+        trusted = Trusted(tenant=tenant or "", request_id=request_id, workflow_id=workflow_id, principal=principal)
+        protocol = verify(self.desk.job(effect, arguments, trusted, NOWHERE))
+        return self._runner.run(protocol, wait_ms=0)
+
+    def join(self, transaction: Any) -> Joined:
+        """Work inside a transaction that the caller has open: commits with it, rolls back with it.
+
+        Raises:
+            ForeignTransaction: it is not open, or belongs to another database.
+        """
+        from counterfoil.joining import join  # noqa: PLC0415 - few callers join
+
+        return join(self.desk, transaction)
+
+    def _transactional(self, job: Job) -> Receipt[Any]:
+        seen = self.desk.store.read(lambda: ledger.look(job.request))
+        if isinstance(seen, Seen):
+            return transactional_receipt(job, seen)
+        body, encode = transactional_body(job), encoding(job)
+        try:
+            done = self.desk.store.write_alone(lambda: ledger.transactional(job.request, body, encode))
+        except CommitUnknown:
+            seen = self.desk.store.read(lambda: ledger.look(job.request))
+            if isinstance(seen, NoRow):
+                raise
+            done = seen
+        return transactional_receipt(job, done)
+
+
+def transactional_body(job: Job) -> Callable[[Any], Any]:
+    """Return a transactional effect's function, ready to be given the open transaction."""
+
+    def body(transaction: Any) -> Any:
+        with inside(f"effect {job.effect.name}"):
+            return job.effect.function(transaction, **job.bound.arguments)
+
+    return body
+
+
+def encoding(job: Job) -> Callable[[Any], Outcome]:
+    """Return how a transactional effect's result is stored."""
+
+    def encode(value: Any) -> Outcome:
+        encoded = codec.encode_receipt(value, redact=job.effect.redact)
+        return Outcome(outcome=AttemptOutcome.SUCCEEDED, receipt=encoded.body, marker=encoded.marker)
+
+    return encode
+
+
+def transactional_receipt(job: Job, seen: Settled | Seen) -> Receipt[Any]:
+    """Return the receipt of a transactional effect that ran now or before."""
+    if isinstance(seen, Settled):
+        return rows.receipt(seen.row, "effect")
+    return answers.conclude(job.effect, job.bound, seen, None)

@@ -1,0 +1,163 @@
+"""Frozen value objects that cross the boundaries between rooms.
+
+Times are integer milliseconds since the epoch, UTC; digests are 32 raw bytes.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+from counterfoil.errors import ReceiptUnreadable
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OperationKey:
+    """The identity of one business operation: unique, and never shared between tenants."""
+
+    tenant: str
+    operation_id: str
+
+    def __str__(self) -> str:
+        return f"{self.operation_id} (tenant {self.tenant})"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Trusted:
+    """What an operation's key may rely on: set where the run enters, never by state, arguments or a model."""
+
+    tenant: str = ""
+    request_id: str | None = None
+    workflow_id: str | None = None
+    principal: str | None = None
+    thread_id: str | None = None
+
+    def fields(self) -> Mapping[str, str]:
+        """Return the fields that are set."""
+        pairs = (("tenant", self.tenant), ("request_id", self.request_id))
+        more = (("workflow_id", self.workflow_id), ("principal", self.principal), ("thread_id", self.thread_id))
+        return {name: value for name, value in (*pairs, *more) if value}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Origin:
+    """Where in a workflow an operation was asked for: for people who search, never part of its identity."""
+
+    thread_id: str | None = None
+    checkpoint_ns: str | None = None
+    checkpoint_id: str | None = None
+    node: str | None = None
+    task_id: str | None = None
+    run_id: str | None = None
+    trace_id: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProviderFacts:
+    """What a provider declared, in the form that is stored with the operation; milliseconds."""
+
+    transactional: bool = False
+    key_lifetime: int | None = None
+    queryable: bool = False
+    lookup_lag: int | None = None
+    retry_on_absent: bool = True
+    time_limit: int = 30_000
+    lease: int = 30_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Receipt(Generic[T]):
+    """Durable proof that an operation's effect happened.
+
+    `value` is the effect's return value as decoded from the stored bytes, the first time included. `answered_from`
+    says how this copy came about: `effect` (this call ran it), `receipt` (it was settled before), `lookup` (the
+    provider was asked) or `verdict` (a person said so).
+    """
+
+    tenant: str
+    operation_id: str
+    effect: str
+    effect_version: int
+    fingerprint: str
+    attempt: int
+    settled_at: int
+    answered_from: str
+    evidence: Mapping[str, Any] = field(default_factory=dict)
+    marker: str | None = None
+    stored: T | None = None
+
+    @property
+    def value(self) -> T:
+        """Return the stored result.
+
+        Raises:
+            ReceiptUnreadable: the effect happened, but its return value could not be stored.
+        """
+        if self.marker is not None:
+            raise ReceiptUnreadable(
+                f"Operation {self.operation_id} happened (attempt {self.attempt}), but its return value could not be"
+                f" stored: {self.marker}. The receipt stands and nothing is sent again; return plain data from the"
+                " effect to be able to read it back.",
+                tenant=self.tenant,
+                operation_id=self.operation_id,
+            )
+        return self.stored  # type: ignore[return-value]
+
+    @property
+    def replayed(self) -> bool:
+        """Say whether this call was answered without running the effect."""
+        return self.answered_from != "effect"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Case:
+    """Something that a person must look at."""
+
+    case_id: str
+    tenant: str
+    operation_id: str
+    kind: str
+    state: str
+    version: int
+    opened_at: int
+    reason: str
+    verdict: str | None = None
+    verdict_by: str | None = None
+    verdict_reason: str | None = None
+    verdict_at: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """A look-up's answer: the effect happened. `value` becomes the receipt's value."""
+
+    value: Any = None
+    evidence: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Absent:
+    """A look-up's answer: the provider holds no such effect."""
+
+
+@dataclass(frozen=True, slots=True)
+class CannotTell:
+    """A look-up's answer: the provider could not be asked, or its answer settles nothing."""
+
+    reason: str = ""
+
+
+LookupAnswer = Found | Absent | CannotTell
+
+
+class NotSent(Exception):
+    """Raise in an effect: it provably did not happen, and may be tried again."""
+
+
+class Refused(Exception):
+    """Raise in an effect: the provider refused it for good, and it did not happen."""

@@ -1,0 +1,306 @@
+"""What `perform` does, once for both colours: a generator of steps that a blocking and an awaiting runner consume.
+
+Per entry it makes at most one attempt and one look-up and never sleeps except to wait, bounded, for another caller.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Mapping
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, assert_never
+
+from counterfoil import answers, codec
+from counterfoil.core.effects import Held, MayClaim, OtherVersion, SameEffect, Superseded, Unsettled
+from counterfoil.core.outcomes import classify
+from counterfoil.core.states import AttemptOutcome
+from counterfoil.core.unknown import AskProvider, Resend
+from counterfoil.effects import REGISTRY, Bound, Effect, EffectCall, answer_type
+from counterfoil.errors import CommitUnknown, InvalidLookupAnswer
+from counterfoil.model import Found, LookupAnswer, NotSent, OperationKey, Receipt, Refused
+from counterfoil.storage import rows
+from counterfoil.storage.scripts import ledger
+from counterfoil.storage.scripts.ledger import (
+    Granted,
+    Late,
+    LostRace,
+    MayRetry,
+    NoRow,
+    Outcome,
+    Request,
+    Seen,
+    Settled,
+    StillUnknown,
+)
+
+if TYPE_CHECKING:
+    from counterfoil.storage.script import Maker
+
+ERROR_TEXT = 500
+"""Characters kept of a message that an effect's author wrote for a refusal."""
+
+
+@dataclass(frozen=True, slots=True)
+class Returned:
+    """The effect returned."""
+
+    value: Any
+
+
+@dataclass(frozen=True, slots=True)
+class Raised:
+    """The effect raised, or was cancelled while it ran."""
+
+    error: BaseException
+
+
+@dataclass(frozen=True, slots=True)
+class NeverStarted:
+    """The caller was cancelled before the effect began."""
+
+    error: BaseException
+
+
+Result = Returned | Raised | NeverStarted
+
+
+@dataclass(frozen=True, slots=True)
+class Read:
+    """Run a script of reads."""
+
+    maker: Maker[Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Write:
+    """Run a script in a transaction."""
+
+    maker: Maker[Any]
+
+
+@dataclass(frozen=True, slots=True)
+class RunEffect:
+    """Run the effect once; the answer is `Returned`, `Raised` or `NeverStarted`."""
+
+    effect: Effect[Any]
+    call: EffectCall
+    arguments: Mapping[str, Any]
+    key: OperationKey
+    granted: Granted
+    late: Callable[[Result], Any]
+
+
+@dataclass(frozen=True, slots=True)
+class RunLookup:
+    """Ask the provider."""
+
+    function: Callable[..., Any]
+    call: EffectCall
+    arguments: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Pause:
+    """Wait a little for another caller; the answer says whether the bound is reached."""
+
+
+Step: TypeAlias = Read | Write | RunEffect | RunLookup | Pause
+T = TypeVar("T")
+Protocol: TypeAlias = Generator[Step, Any, T]
+
+
+@dataclass(slots=True)
+class Job:
+    """One entry into `perform`, and what it has done so far."""
+
+    effect: Effect[Any]
+    bound: Bound
+    request: Request
+    make_call: Callable[[int], EffectCall]
+    asked: bool = False
+    attempted: bool = False
+    error: BaseException | None = None
+
+    @property
+    def key(self) -> OperationKey:
+        """Return the operation's key."""
+        return self.request.key
+
+    def go_on_as(self, begun: Effect[Any]) -> None:
+        """Go on under the version that began the operation: an unsettled row goes only to that one."""
+        self.effect = begun
+        self.request = replace(self.request, effect_version=begun.version, facts=begun.facts)
+
+
+def perform(job: Job) -> Protocol[Receipt[Any]]:  # noqa: C901 - one arm for each thing that can be seen, each a line or two
+    """Perform one operation: answer from its row, or claim, run the effect and settle."""
+    seen: Any = yield from _look(job)
+    while True:
+        match seen:
+            case Receipt():
+                return seen
+            case Granted():
+                seen = yield from _attempt(job, seen)
+            case LostRace():
+                seen = yield from _look(job)
+            case MayRetry() if not job.attempted:
+                seen = yield from _look(job)
+            case Seen(Held() as held, row):
+                if (yield Pause()):
+                    raise answers.in_progress(job.key, held, row)
+                seen = yield from _look(job)
+            case _ if _claimable(job, seen):
+                seen = yield from _claim(job)
+            case Seen(Unsettled(plan=AskProvider(asked_at)), row) if not job.asked:
+                seen = yield from _ask(job, row, asked_at)
+            case Seen(OtherVersion(stored)) if (begun := REGISTRY.find(job.effect.name, stored)) is not None:
+                job.go_on_as(begun)
+                seen = yield from _look(job)
+            case StillUnknown(plan=Resend(), row=row) if not job.attempted:
+                seen = yield from _claim_resend(job, row["version"])
+            case _:
+                return answers.conclude(job.effect, job.bound, seen, job.error)
+
+
+def _look(job: Job) -> Protocol[Seen | NoRow]:
+    seen: Seen | NoRow = yield Read(lambda: ledger.look(job.request))
+    return seen
+
+
+def _claimable(job: Job, seen: object) -> bool:
+    """Say whether a claim would change anything; everything else is answered from the read alone."""
+    match seen:
+        case NoRow() | Seen(MayClaim()) | Seen(Unsettled(expired=True)) | Seen(Unsettled(plan=Resend())):
+            return not job.attempted
+        case _:
+            return False
+
+
+# --- claim, attempt, settle ------------------------------------------------------------------------------------------
+
+
+def _claim(job: Job) -> Protocol[Any]:
+    try:
+        return (yield Write(lambda: ledger.claim(job.request)))
+    except CommitUnknown:
+        return (yield Read(lambda: ledger.find_claim(job.request)))
+
+
+def _claim_resend(job: Job, version: int) -> Protocol[Any]:
+    try:
+        return (yield Write(lambda: ledger.claim_resend(job.request, version)))
+    except CommitUnknown:
+        return (yield Read(lambda: ledger.find_claim(job.request)))
+
+
+def _attempt(job: Job, granted: Granted) -> Protocol[Any]:
+    """Run the effect once and settle; what did not succeed goes back to be looked at."""
+    job.attempted = True
+
+    def settle(late: Result) -> Any:
+        return ledger.settle(job.key, granted, outcome_of(job.effect, late))
+
+    call = job.make_call(granted.attempt)
+    result: Result = yield RunEffect(job.effect, call, _arguments(job, granted), job.key, granted, settle)
+    settled = yield from _settle(lambda: settle(result))
+    job.error = None if isinstance(result, Returned) else result.error
+    if job.error is not None and not isinstance(job.error, Exception):
+        raise job.error
+    match settled:
+        case Settled(row) if isinstance(result, Returned):
+            return rows.receipt(row, "effect")
+        case Late(SameEffect(), row):
+            return rows.receipt(row, "receipt")
+        case Late(Superseded(), row):
+            raise answers.superseded(job.key, row) from job.error
+        case _:
+            return (yield from _look(job))
+
+
+def _settle(maker: Maker[Any]) -> Protocol[Settled | Late]:
+    """Settle; a COMMIT nobody heard of is looked up by running the guarded write again, which then changes nothing."""
+    settled: Settled | Late
+    try:
+        settled = yield Write(maker)
+    except CommitUnknown:
+        settled = yield Write(maker)
+    return settled
+
+
+def _arguments(job: Job, granted: Granted) -> Mapping[str, Any]:
+    """Return the arguments to send: the caller's own if they are what was stored, otherwise the stored ones."""
+    if granted.content == job.request.content:
+        return job.bound.arguments
+    return job.effect.rehydrate(granted.payload)
+
+
+def outcome_of(effect: Effect[Any], result: Result) -> Outcome:
+    """Return what is to be stored of a result."""
+    match result:
+        case Returned(value):
+            encoded = codec.encode_receipt(value, redact=effect.redact)
+            return Outcome(outcome=AttemptOutcome.SUCCEEDED, receipt=encoded.body, marker=encoded.marker)
+        case NeverStarted(error):
+            return Outcome(outcome=AttemptOutcome.NOT_SENT, error_class=_class(error))
+        case Raised(error):
+            return Outcome(outcome=_classified(effect, error), error_class=_class(error), error_text=_text(error))
+        case _:
+            assert_never(result)
+
+
+def _classified(effect: Effect[Any], error: BaseException) -> AttemptOutcome:
+    if effect.provider.classify is not None and (told := effect.provider.classify(error)) is not None:
+        return told
+    return classify(error, not_sent=effect.not_sent, refused=effect.refused)
+
+
+def _class(error: BaseException) -> str:
+    return f"{type(error).__module__}.{type(error).__qualname__}"
+
+
+def _text(error: BaseException) -> str | None:
+    """Keep the words of an effect's author; a client library's message may quote the payload."""
+    if not isinstance(error, NotSent | Refused) or not error.args:
+        return None
+    return str(error.args[0])[:ERROR_TEXT].replace("\0", "\\0").encode("utf-8", "backslashreplace").decode()
+
+
+# --- look-up ---------------------------------------------------------------------------------------------------------
+
+
+def _ask(job: Job, row: Any, asked_at: int) -> Protocol[Any]:
+    job.asked = True
+    lookup = job.effect.provider.asking
+    call = job.make_call(row["attempt"])
+    answer = checked_answer(job.effect, (yield RunLookup(lookup, call, job.bound.arguments)))
+    found = found_outcome(job.effect, answer) if isinstance(answer, Found) else None
+
+    def maker() -> Any:
+        return ledger.record_lookup(job.request, answer, asked_at=asked_at, version=row["version"], found=found)
+
+    try:
+        return (yield Write(maker))
+    except CommitUnknown:
+        return LostRace()
+
+
+def checked_answer(effect: Effect[Any], answer: Any) -> LookupAnswer:
+    """Return a look-up's answer.
+
+    Raises:
+        InvalidLookupAnswer: it is none of the three; a bare None could mean "absent" as well as "I do not know".
+    """
+    if (known := answer_type(answer)) is None:
+        raise InvalidLookupAnswer(
+            f"The look-up of effect {effect.name} returned {type(answer).__name__}. Return Found(value), Absent() or"
+            " CannotTell(): only these say whether the effect happened."
+        )
+    return known
+
+
+def found_outcome(effect: Effect[Any], found: Found) -> Outcome:
+    """Return what is to be stored of an effect that a look-up found."""
+    encoded = codec.encode_receipt(found.value, redact=effect.redact)
+    evidence = codec.encode_receipt(dict(found.evidence), redact=effect.redact)
+    return Outcome(
+        outcome=AttemptOutcome.SUCCEEDED, receipt=encoded.body, marker=encoded.marker, evidence=evidence.body
+    )

@@ -1,0 +1,74 @@
+"""Live resources (clients, connections) by type and name: made anew in every process, never stored."""
+
+from __future__ import annotations
+
+import threading
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from counterfoil.errors import ResourceMissing
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+T = TypeVar("T")
+
+
+class Resources:
+    """The registry of one Counterfoil; made on first use, closed with it."""
+
+    def __init__(self) -> None:
+        self._factories: dict[tuple[type, str], Callable[[], Any]] = {}
+        self._made: dict[tuple[type, str], Any] = {}
+        self._mutex = threading.RLock()
+
+    def provide(self, kind: type[T], factory: Callable[[], T], *, name: str = "") -> None:
+        """Say how to make the resource of this type (and name); it is made on first use in each process.
+
+        Args:
+            kind: The type by which effects ask for it.
+            factory: Makes it; called once.
+            name: Tells two resources of one type apart.
+        """
+        with self._mutex:
+            self._factories[kind, name] = factory
+            self._made.pop((kind, name), None)
+
+    def get(self, kind: type[T], name: str = "") -> T:
+        """Return the resource, making it if this is its first use.
+
+        Raises:
+            ResourceMissing: nobody provided it in this process.
+        """
+        with self._mutex:
+            if (kind, name) not in self._made:
+                self._made[kind, name] = self._factory(kind, name)()
+            made: T = self._made[kind, name]
+            return made
+
+    def _factory(self, kind: type, name: str) -> Callable[[], Any]:
+        try:
+            return self._factories[kind, name]
+        except KeyError:
+            named = f" named {name!r}" if name else ""
+            raise ResourceMissing(
+                f"No {kind.__module__}.{kind.__qualname__}{named} is provided in this process. Resources are never"
+                f" taken from a checkpoint: call cf.resources.provide({kind.__qualname__}, factory) at start-up."
+            ) from None
+
+    def drain(self) -> list[Any]:
+        """Forget what was made and return it, the newest first, for its owner to close."""
+        with self._mutex:
+            made = list(reversed(self._made.values()))
+            self._made.clear()
+            return made
+
+
+def close_all(made: list[Any]) -> list[Any]:
+    """Close what has a blocking `close`; return those that can only be closed by `aclose`."""
+    later = []
+    for resource in made:
+        if hasattr(resource, "aclose"):
+            later.append(resource)
+        elif callable(close := getattr(resource, "close", None)):
+            close()
+    return later

@@ -1,0 +1,1 @@
+"""What Counterfoil does to its tables: named statements, and scripts that yield them."""

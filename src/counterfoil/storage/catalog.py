@@ -1,0 +1,72 @@
+"""Load the named statements, apply a dialect's overrides, and render its fragments.
+
+A statement file holds blocks of `-- name: NAME`, one line of purpose, and one statement. An override file, in a
+folder named after its dialect, replaces blocks by name and says why in a line that begins with `-- differs:`.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from functools import cache
+from importlib import resources
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+_BLOCK = re.compile(r"^-- name: (\w+)\n((?:^--.*\n)+)((?:^(?!-- name:).*\n?)+)", re.MULTILINE)
+_PARAM = re.compile(r"(?<![:\w]):([a-z_]+)")
+
+
+@dataclass(frozen=True, slots=True)
+class Statement:
+    """One named statement in one dialect."""
+
+    name: str
+    purpose: str
+    sql: str
+
+    @property
+    def params(self) -> frozenset[str]:
+        """Return the names of its parameters."""
+        return frozenset(_PARAM.findall(self.sql))
+
+
+FRAGMENTS: Mapping[str, Mapping[str, str]] = {
+    # SQLite has no clock but its host's, so the driver binds that one.
+    "sqlite": {"{now}": ":now"},
+}
+
+
+def parse(text: str) -> dict[str, Statement]:
+    """Parse a statement file."""
+    found = {}
+    for name, comments, sql in _BLOCK.findall(text):
+        if name in found:
+            raise ValueError(f"statement {name!r} is defined twice")
+        purpose = " ".join(line.removeprefix("--").strip() for line in comments.splitlines())
+        found[name] = Statement(name, purpose, sql.strip().removesuffix(";"))
+    return found
+
+
+def render(statement: Statement, dialect: str) -> Statement:
+    """Replace the dialect's fragments."""
+    sql = statement.sql
+    for mark, text in FRAGMENTS[dialect].items():
+        sql = sql.replace(mark, text)
+    return Statement(statement.name, statement.purpose, sql)
+
+
+@cache
+def load(dialect: str) -> Mapping[str, Statement]:
+    """Return all statements of a dialect by name."""
+    root = resources.files("counterfoil.storage").joinpath("statements")
+    source: dict[str, Statement] = {}
+    for folder in (root, root.joinpath(dialect)):
+        if not folder.is_dir():
+            continue
+        for file in sorted(folder.iterdir(), key=lambda f: f.name):
+            if file.name.endswith(".sql"):
+                source |= parse(file.read_text("utf-8"))
+    return {name: render(statement, dialect) for name, statement in source.items()}

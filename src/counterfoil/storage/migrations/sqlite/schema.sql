@@ -1,0 +1,192 @@
+-- Made from all migrations; a test compares the two.
+
+CREATE TABLE counterfoil_attempt (
+  tenant text not null,
+  operation_id text not null,
+  attempt integer not null,
+  fence integer not null,
+  holder text not null,
+  started_at integer not null,
+  deadline integer not null,
+  outcome text not null check (outcome in ('running', 'succeeded', 'not_sent', 'refused', 'unknown')),
+  ended_at integer,
+  error_class text,
+  error_text text,
+  primary key (tenant, operation_id, attempt)
+) strict, without rowid;
+
+CREATE TABLE counterfoil_case (
+  seq integer primary key,
+  tenant text not null,
+  operation_id text not null,
+  kind text not null check (kind in ('unknown_outcome', 'possible_double_effect', 'contradicting_receipts',
+    'dead_letter')),
+  state text not null check (state in ('open', 'resolved', 'settled')),
+  version integer not null default 1,
+  attempt integer not null,
+  reason text not null,
+  opened_at integer not null,
+  verdict text check (verdict in ('happened', 'did_not_happen_retry', 'did_not_happen_close', 'noted')),
+  verdict_by text,
+  verdict_reason text,
+  verdict_at integer,
+  check ((state = 'resolved') = (verdict is not null))
+) strict;
+
+CREATE UNIQUE INDEX counterfoil_case_open on counterfoil_case (tenant, operation_id, kind) where state = 'open';
+
+CREATE INDEX counterfoil_case_operation on counterfoil_case (tenant, operation_id, seq);
+
+CREATE TABLE counterfoil_channel (
+  tenant text not null,
+  thread_id text not null,
+  checkpoint_ns text not null,
+  channel text not null,
+  version text not null,
+  type text not null,
+  value blob not null,
+  primary key (tenant, thread_id, checkpoint_ns, channel, version)
+) strict, without rowid;
+
+CREATE TABLE counterfoil_checkpoint (
+  seq integer primary key,
+  tenant text not null,
+  thread_id text not null,
+  checkpoint_ns text not null,
+  checkpoint_id text not null,
+  parent_id text,
+  source text not null,
+  step integer not null,
+  run_id text,
+  type text not null,
+  body blob not null,
+  metadata blob not null,
+  attempt integer not null,
+  created_at integer not null,
+  unique (tenant, thread_id, checkpoint_ns, checkpoint_id)
+) strict;
+
+CREATE INDEX counterfoil_checkpoint_newest on counterfoil_checkpoint (tenant, thread_id, checkpoint_ns, seq);
+
+CREATE TABLE counterfoil_evidence (
+  seq integer primary key,
+  tenant text not null,
+  operation_id text not null,
+  attempt integer not null,
+  kind text not null check (kind in ('reply', 'late_reply', 'lookup', 'verdict')),
+  answer text not null,
+  body blob,
+  given_by text not null,
+  at integer not null
+) strict;
+
+CREATE INDEX counterfoil_evidence_operation on counterfoil_evidence (tenant, operation_id, seq);
+
+CREATE TABLE counterfoil_migration (
+  number integer primary key,
+  name text not null,
+  digest text not null,
+  applied_at integer not null
+) strict;
+
+CREATE TABLE counterfoil_mint (
+  tenant text not null,
+  thread_id text not null,
+  checkpoint_ns text not null,
+  name text not null,
+  checkpoint_id text not null,
+  task_id text not null,
+  nth integer not null,
+  minted_id text not null,
+  at integer not null,
+  primary key (tenant, thread_id, checkpoint_ns, name, checkpoint_id, task_id, nth)
+) strict, without rowid;
+
+CREATE TABLE counterfoil_operation (
+  seq integer primary key,
+  tenant text not null check (tenant <> ''),
+  operation_id text not null check (operation_id <> ''),
+  effect text not null,
+  effect_version integer not null,
+  sender text not null check (sender in ('caller', 'dispatcher')),
+  state text not null check (state in ('awaiting_approval', 'pending', 'in_flight', 'unknown', 'parked',
+    'succeeded', 'failed', 'rejected', 'expired', 'cancelled')),
+  identity_digest blob not null check (length(identity_digest) = 32),
+  content_digest blob not null check (length(content_digest) = 32),
+  field_digests blob not null,
+  payload blob,
+  provider text not null,
+  attempt integer not null default 0,
+  fence integer not null default 0,
+  version integer not null default 1,
+  holder text,
+  claimed_at integer not null default 0,
+  lease_until integer not null default 0,
+  attempt_deadline integer not null default 0,
+  first_attempt_at integer not null default 0,
+  receipt blob,
+  receipt_marker text,
+  settled_by text check (settled_by in ('reply', 'late_reply', 'lookup', 'verdict')),
+  evidence blob,
+  error_class text,
+  error_text text,
+  request_id text,
+  workflow_id text,
+  principal text,
+  thread_id text,
+  checkpoint_ns text,
+  checkpoint_id text,
+  node text,
+  task_id text,
+  run_id text,
+  trace_id text,
+  created_at integer not null,
+  updated_at integer not null,
+  settled_at integer,
+  unique (tenant, operation_id),
+  check ((state = 'in_flight') = (holder is not null)),
+  check ((state in ('succeeded', 'failed', 'rejected', 'expired', 'cancelled')) = (settled_at is not null)),
+  check (state <> 'succeeded' or receipt is not null)
+) strict;
+
+CREATE INDEX counterfoil_operation_open on counterfoil_operation (tenant, state, updated_at)
+  where state in ('awaiting_approval', 'pending', 'in_flight', 'unknown', 'parked');
+
+CREATE INDEX counterfoil_operation_request on counterfoil_operation (tenant, request_id)
+  where request_id is not null;
+
+CREATE INDEX counterfoil_operation_thread on counterfoil_operation (tenant, thread_id)
+  where thread_id is not null;
+
+CREATE TABLE counterfoil_thread (
+  tenant text not null,
+  thread_id text not null check (thread_id <> ''),
+  state text not null check (state in ('idle', 'running', 'parked')),
+  attempt integer not null default 0,
+  version integer not null default 0,
+  holder text,
+  lease_until integer not null default 0,
+  parked_on text,
+  request_id text,
+  workflow_id text,
+  principal text,
+  created_at integer not null,
+  updated_at integer not null,
+  primary key (tenant, thread_id),
+  check ((state = 'running') = (holder is not null))
+) strict, without rowid;
+
+CREATE TABLE counterfoil_write (
+  tenant text not null,
+  thread_id text not null,
+  checkpoint_ns text not null,
+  checkpoint_id text not null,
+  task_id text not null,
+  idx integer not null,
+  channel text not null,
+  type text not null,
+  value blob not null,
+  task_path text not null,
+  attempt integer not null,
+  primary key (tenant, thread_id, checkpoint_ns, checkpoint_id, task_id, idx)
+) strict, without rowid;

@@ -1,0 +1,110 @@
+"""Rows to model objects, and the other way round."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, fields
+from typing import TYPE_CHECKING, Any
+
+from counterfoil import codec
+from counterfoil.core.effects import Snapshot
+from counterfoil.core.states import OperationState, Sender
+from counterfoil.model import Case, Origin, ProviderFacts, Receipt, Trusted
+
+if TYPE_CHECKING:
+    from counterfoil.storage.script import Row
+
+_CASE_PREFIX = "case-"
+_ORIGIN = ("thread_id", "checkpoint_ns", "checkpoint_id", "node", "task_id", "run_id", "trace_id")
+_FACTS = frozenset(field.name for field in fields(ProviderFacts))
+
+
+def facts_text(facts: ProviderFacts) -> str:
+    """Return a provider's declared facts as they are stored with an operation."""
+    return json.dumps(asdict(facts), sort_keys=True, separators=(",", ":"))
+
+
+def facts_from(text: str) -> ProviderFacts:
+    """Read stored facts; facts that a newer release added are left out."""
+    return ProviderFacts(**{name: value for name, value in json.loads(text).items() if name in _FACTS})
+
+
+def snapshot(row: Row, facts: ProviderFacts | None = None) -> Snapshot:
+    """Return a row as the decide functions see it; `facts` replaces the stored declaration."""
+    return Snapshot(
+        effect=row["effect"],
+        effect_version=row["effect_version"],
+        sender=Sender(row["sender"]),
+        state=OperationState(row["state"]),
+        identity=row["identity_digest"],
+        content=row["content_digest"],
+        attempt=row["attempt"],
+        fence=row["fence"],
+        version=row["version"],
+        holder=row["holder"],
+        claimed_at=row["claimed_at"],
+        lease_until=row["lease_until"],
+        attempt_deadline=row["attempt_deadline"],
+        first_attempt_at=row["first_attempt_at"],
+        facts=facts or facts_from(row["provider"]),
+        now=row["now"],
+    )
+
+
+def trusted_columns(trusted: Trusted) -> dict[str, Any]:
+    """Return the trusted context as columns; the tenant is part of the key and not among them."""
+    return {
+        "request_id": trusted.request_id,
+        "workflow_id": trusted.workflow_id,
+        "principal": trusted.principal,
+    }
+
+
+def origin_columns(origin: Origin) -> dict[str, Any]:
+    """Return where an operation was asked for as columns."""
+    return {name: getattr(origin, name) for name in _ORIGIN}
+
+
+def receipt(row: Row, answered_from: str) -> Receipt[Any]:
+    """Return the receipt of a settled operation."""
+    marker = row["receipt_marker"]
+    return Receipt(
+        tenant=row["tenant"],
+        operation_id=row["operation_id"],
+        effect=row["effect"],
+        effect_version=row["effect_version"],
+        fingerprint=codec.text_digest(row["identity_digest"]),
+        attempt=row["attempt"],
+        settled_at=row["settled_at"],
+        answered_from=answered_from,
+        evidence=evidence(row["evidence"]),
+        marker=marker,
+        stored=None if marker is not None else codec.decode(row["receipt"]),
+    )
+
+
+def evidence(body: bytes | None) -> Mapping[str, Any]:
+    """Return stored evidence as a mapping."""
+    if body is None:
+        return {}
+    value = codec.decode(body)
+    return value if isinstance(value, Mapping) else {"value": value}
+
+
+def case_id(seq: int) -> str:
+    """Return a case's public id."""
+    return f"{_CASE_PREFIX}{seq}"
+
+
+def case_seq(text: str) -> int | None:
+    """Return the number behind a case's public id, or None if it is not one."""
+    number = text.removeprefix(_CASE_PREFIX)
+    return int(number) if number.isascii() and number.isdigit() and len(number) < 19 else None  # noqa: PLR2004 - 2^63
+
+
+def case(row: Row) -> Case:
+    """Return a row of the case table."""
+    names = ("tenant", "operation_id", "kind", "state", "version", "opened_at", "reason")
+    more = ("verdict", "verdict_by", "verdict_reason", "verdict_at")
+    return Case(case_id=case_id(row["seq"]), **{name: row[name] for name in (*names, *more)})

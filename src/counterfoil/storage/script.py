@@ -1,0 +1,61 @@
+"""Scripts: storage work as generators that yield steps and never touch a connection, clock, id or logger."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeAlias, TypeVar
+
+Row: TypeAlias = Mapping[str, Any]
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """One statement to run: its name in the catalog and its parameters."""
+
+    name: str
+    params: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class UserCode:
+    """The body of a transactional effect, to be run with a guarded handle on the open transaction."""
+
+    function: Callable[[Any], Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Ddl:
+    """One statement of a migration, without parameters."""
+
+    sql: str
+
+
+Step: TypeAlias = Call | UserCode | Ddl
+Script: TypeAlias = Generator[Step, Any, T]
+Maker: TypeAlias = Callable[[], Script[T]]
+"""Makes a script anew, so that a driver may run it again after a serialization failure."""
+
+
+def all_rows(name: str, /, **params: Any) -> Script[Sequence[Row]]:
+    """Run a statement and return its rows."""
+    rows: Sequence[Row] = yield Call(name, params)
+    return rows
+
+
+def one_row(name: str, /, **params: Any) -> Script[Row | None]:
+    """Run a statement and return its first row, or None."""
+    rows = yield from all_rows(name, **params)
+    return rows[0] if rows else None
+
+
+def ddl(sql: str) -> Script[None]:
+    """Run one statement of a migration."""
+    yield Ddl(sql)
+
+
+def user_code(function: Callable[[Any], T]) -> Script[T]:
+    """Run a transactional effect's body inside the transaction."""
+    result: T = yield UserCode(function)
+    return result

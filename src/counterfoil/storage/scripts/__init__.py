@@ -1,0 +1,1 @@
+"""One module per room: scripts that move its rows."""

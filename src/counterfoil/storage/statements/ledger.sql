@@ -1,0 +1,177 @@
+-- name: insert_claimed_operation
+-- Begin an operation that nobody has asked for yet, already claimed by its caller.
+insert into counterfoil_operation (tenant, operation_id, effect, effect_version, sender, state, identity_digest,
+  content_digest, field_digests, payload, provider, attempt, fence, version, holder, claimed_at, lease_until,
+  attempt_deadline, first_attempt_at, request_id, workflow_id, principal, thread_id, checkpoint_ns, checkpoint_id,
+  node, task_id, run_id, trace_id, created_at, updated_at)
+values (:tenant, :operation_id, :effect, :effect_version, :sender, :state, :identity_digest,
+  :content_digest, :field_digests, :payload, :provider, 1, 1, 1, :holder, {now}, {now} + :lease,
+  {now} + :time_limit, {now}, :request_id, :workflow_id, :principal, :thread_id, :checkpoint_ns, :checkpoint_id,
+  :node, :task_id, :run_id, :trace_id, {now}, {now})
+on conflict (tenant, operation_id) do nothing
+returning attempt, fence, version, claimed_at, lease_until, attempt_deadline, payload, {now} as now;
+
+-- name: insert_settled_operation
+-- Record a transactional effect: begun and settled in the transaction that holds its business rows.
+insert into counterfoil_operation (tenant, operation_id, effect, effect_version, sender, state, identity_digest,
+  content_digest, field_digests, provider, attempt, fence, version, claimed_at, attempt_deadline,
+  first_attempt_at, receipt, receipt_marker, settled_by, request_id, workflow_id, principal, thread_id,
+  checkpoint_ns, checkpoint_id, node, task_id, run_id, trace_id, created_at, updated_at, settled_at)
+values (:tenant, :operation_id, :effect, :effect_version, :sender, :state, :identity_digest,
+  :content_digest, :field_digests, :provider, 1, 1, 1, {now}, {now},
+  {now}, :receipt, :receipt_marker, :settled_by, :request_id, :workflow_id, :principal, :thread_id,
+  :checkpoint_ns, :checkpoint_id, :node, :task_id, :run_id, :trace_id, {now}, {now}, {now})
+returning *, {now} as now;
+
+-- name: get_operation
+-- Read one operation whole, with the database's time.
+select *, {now} as now
+from counterfoil_operation
+where tenant = :tenant
+  and operation_id = :operation_id;
+
+-- name: take_operation_if_unmoved
+-- Claim an operation for its next attempt unless it moved since it was read.
+update counterfoil_operation
+set state = :state,
+  attempt = attempt + 1,
+  fence = fence + 1,
+  version = version + 1,
+  holder = :holder,
+  claimed_at = {now},
+  lease_until = {now} + :lease,
+  attempt_deadline = {now} + :time_limit,
+  first_attempt_at = case when first_attempt_at = 0 then {now} else first_attempt_at end,
+  error_class = null,
+  error_text = null,
+  updated_at = {now}
+where tenant = :tenant
+  and operation_id = :operation_id
+  and version = :version
+returning attempt, fence, version, claimed_at, lease_until, attempt_deadline, payload, {now} as now;
+
+-- name: renew_lease_if_fenced
+-- Heartbeat: extend the lease, never beyond the attempt's deadline.
+update counterfoil_operation
+set lease_until = min(attempt_deadline, {now} + :lease)
+where tenant = :tenant
+  and operation_id = :operation_id
+  and fence = :fence
+  and state = :expected_state
+returning lease_until, attempt_deadline, {now} as now;
+
+-- name: settle_if_fenced
+-- Record an attempt's outcome if this caller still holds the claim.
+update counterfoil_operation
+set state = :state,
+  version = version + 1,
+  holder = null,
+  lease_until = 0,
+  payload = case when :terminal then null else payload end,
+  receipt = :receipt,
+  receipt_marker = :receipt_marker,
+  settled_by = :settled_by,
+  evidence = :evidence,
+  error_class = :error_class,
+  error_text = :error_text,
+  updated_at = {now},
+  settled_at = case when :terminal then {now} else null end
+where tenant = :tenant
+  and operation_id = :operation_id
+  and fence = :fence
+  and state = :expected_state
+returning *, {now} as now;
+
+-- name: settle_if_unmoved
+-- Record an outcome learnt by other means, unless the operation moved since it was read.
+update counterfoil_operation
+set state = :state,
+  version = version + 1,
+  holder = null,
+  lease_until = 0,
+  payload = case when :terminal then null else payload end,
+  receipt = :receipt,
+  receipt_marker = :receipt_marker,
+  settled_by = :settled_by,
+  evidence = :evidence,
+  error_class = :error_class,
+  error_text = :error_text,
+  updated_at = {now},
+  settled_at = case when :terminal then {now} else null end
+where tenant = :tenant
+  and operation_id = :operation_id
+  and version = :version
+returning *, {now} as now;
+
+-- name: insert_attempt
+-- Begin an attempt.
+insert into counterfoil_attempt (tenant, operation_id, attempt, fence, holder, started_at, deadline, outcome)
+values (:tenant, :operation_id, :attempt, :fence, :holder, :started_at, :deadline, :outcome)
+returning attempt;
+
+-- name: end_attempt
+-- Record what became of an attempt; a later proof replaces `unknown`.
+update counterfoil_attempt
+set outcome = :outcome,
+  ended_at = {now},
+  error_class = coalesce(:error_class, error_class),
+  error_text = coalesce(:error_text, error_text)
+where tenant = :tenant
+  and operation_id = :operation_id
+  and attempt = :attempt
+returning attempt;
+
+-- name: insert_evidence
+-- Keep a piece of evidence; evidence is never altered or dropped.
+insert into counterfoil_evidence (tenant, operation_id, attempt, kind, answer, body, given_by, at)
+values (:tenant, :operation_id, :attempt, :kind, :answer, :body, :given_by, {now})
+returning seq;
+
+-- name: open_case
+-- Open a case unless one of its kind is open already.
+insert into counterfoil_case (tenant, operation_id, kind, state, attempt, reason, opened_at)
+values (:tenant, :operation_id, :kind, :state, :attempt, :reason, {now})
+on conflict (tenant, operation_id, kind) where state = 'open' do update set reason = excluded.reason
+returning *;
+
+-- name: settle_open_case
+-- Close an operation's open case of one kind because evidence answered it.
+update counterfoil_case
+set state = :state,
+  version = version + 1
+where tenant = :tenant
+  and operation_id = :operation_id
+  and kind = :kind
+  and state = :expected_state
+returning seq;
+
+-- name: get_case
+-- Read one case.
+select *
+from counterfoil_case
+where tenant = :tenant
+  and seq = :seq;
+
+-- name: get_open_case
+-- Read an operation's open case of one kind.
+select *
+from counterfoil_case
+where tenant = :tenant
+  and operation_id = :operation_id
+  and kind = :kind
+  and state = :expected_state;
+
+-- name: resolve_case_if_unmoved
+-- Record a person's verdict unless the case moved since it was read.
+update counterfoil_case
+set state = :state,
+  version = version + 1,
+  verdict = :verdict,
+  verdict_by = :verdict_by,
+  verdict_reason = :verdict_reason,
+  verdict_at = {now}
+where tenant = :tenant
+  and seq = :seq
+  and version = :version
+  and state = :expected_state
+returning *;

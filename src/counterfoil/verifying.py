@@ -1,0 +1,100 @@
+"""Ask the provider again about an operation, also after success: the ledger's word against the world's."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from counterfoil.core.states import OperationState
+from counterfoil.core.unknown import absence_counts_from
+from counterfoil.errors import ContradictoryDeclaration, OperationNotFound
+from counterfoil.model import Absent, CannotTell, Found, LookupAnswer
+from counterfoil.performing import Job, Protocol, Read, RunLookup, Write, checked_answer, found_outcome
+from counterfoil.storage import rows
+from counterfoil.storage.scripts import ledger
+from counterfoil.storage.scripts.ledger import NoRow, Seen
+
+if TYPE_CHECKING:
+    from counterfoil.storage.script import Row
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Verification:
+    """What the provider says beside what the ledger says.
+
+    `agrees` is None where the provider could not tell, or was asked too early for a no to count.
+    """
+
+    tenant: str
+    operation_id: str
+    state: str
+    answer: LookupAnswer
+    agrees: bool | None
+
+
+def verify(job: Job) -> Protocol[Verification]:
+    """Ask the provider about an operation and record the answer; a contradiction opens a case."""
+    if job.effect.provider.lookup is None:
+        raise ContradictoryDeclaration(
+            f"The provider of effect {job.effect.name} cannot be asked: it declares no look-up. Add"
+            " Provider(lookup=...) to be able to verify."
+        )
+    seen = yield Read(lambda: ledger.look(job.request))
+    if isinstance(seen, NoRow):
+        raise OperationNotFound(
+            f"No operation {job.key} exists. Check the tenant, the id's fields and the database.",
+            tenant=job.key.tenant,
+            operation_id=job.key.operation_id,
+        )
+    asked = yield RunLookup(job.effect.provider.asking, job.make_call(seen.row["attempt"]), job.bound.arguments)
+    answer = checked_answer(job.effect, asked)
+    row = yield from _record(job, seen, answer)
+    return Verification(
+        tenant=job.key.tenant,
+        operation_id=job.key.operation_id,
+        state=row["state"],
+        answer=answer,
+        agrees=_agrees(job, seen.row, answer),
+    )
+
+
+def _record(job: Job, seen: Seen, answer: LookupAnswer) -> Protocol[Row]:
+    found = found_outcome(job.effect, answer) if isinstance(answer, Found) else None
+    contradiction = _contradiction(job, seen.row, answer)
+    row: Row = yield Write(
+        lambda: ledger.record_verification(
+            job.request, answer, asked_at=seen.row["now"], version=seen.row["version"], found=found,
+            contradiction=contradiction,
+        )
+    )  # fmt: skip
+    return row
+
+
+def _agrees(job: Job, row: Row, answer: LookupAnswer) -> bool | None:
+    happened = row["state"] == OperationState.SUCCEEDED
+    match answer:
+        case Found():
+            return happened and _contradiction(job, row, answer) is None
+        case Absent():
+            return not happened if _counts(job, row) else None
+        case CannotTell():
+            return None
+
+
+def _contradiction(job: Job, row: Row, answer: LookupAnswer) -> str | None:
+    """Say how the provider's answer contradicts a receipt, if it does."""
+    if row["state"] != OperationState.SUCCEEDED:
+        return None
+    match answer:
+        case Found() if found_outcome(job.effect, answer).receipt != row["receipt"]:
+            return "the provider shows another result than the receipt"
+        case Absent() if _counts(job, row):
+            return "the provider does not show the effect of a receipt"
+        case _:
+            return None
+
+
+def _counts(job: Job, row: Row) -> bool:
+    seen = rows.snapshot(row, job.request.facts)
+    counts_from = absence_counts_from(job.request.facts, seen.times)
+    return counts_from is not None and seen.now > counts_from
