@@ -46,7 +46,7 @@ from counterfoil.errors import (
     NonFiniteNumber,
     NulCharacter,
     SchemaNewer,
-    StoreError,
+    StoredValueDamaged,
     UnsupportedValue,
 )
 
@@ -609,14 +609,14 @@ def test_an_unknown_format_is_refused(data: bytes) -> None:
     "data", [b"\x01", b"\x01{", b'\x01{"$uuid":"x"}', b'\x01{"$map":[1]}', b'\x01{"$decimal":"x"}', b'\x01{"$int":1}']
 )
 def test_damaged_bytes_are_named_as_such(data: bytes) -> None:
-    with pytest.raises(StoreError, match="damaged"):
+    with pytest.raises(StoredValueDamaged, match="damaged"):
         decode(data)
 
 
 def test_a_zone_that_is_gone_or_has_changed_leaves_the_offset() -> None:
     gone = decode(b'\x01{"$datetime":["2024-01-01T00:00:00+01:00","Mars/Olympus",0]}')
     changed = decode(b'\x01{"$datetime":["2024-01-01T00:00:00+07:00","Europe/Paris",0]}')
-    with pytest.raises(StoreError, match="install tzdata"):
+    with pytest.raises(StoredValueDamaged, match="install tzdata"):
         decode(b'\x01{"$time":["09:00:00","Mars/Olympus",0]}')
     assert (gone.utcoffset(), changed.utcoffset()) == (timedelta(hours=1), timedelta(hours=7))
 
@@ -772,7 +772,7 @@ def test_a_refused_argument_is_named() -> None:
 
 
 def test_unknown_packed_fields_are_refused() -> None:
-    with pytest.raises(StoreError, match="upgrade"):
+    with pytest.raises(StoredValueDamaged, match="upgrade"):
         unpack_fields(b"\x02")
 
 

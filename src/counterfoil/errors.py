@@ -218,6 +218,12 @@ class MissingExtra(UsageError):
     code = "missing-extra"
 
 
+class InvalidCommand(UsageError):
+    """A command line that names an unknown command or option, or lacks one."""
+
+    code = "invalid-command"
+
+
 class NoDatabase(UsageError):
     """No database was named in any of the three places."""
 
@@ -479,6 +485,12 @@ class ConstraintViolated(StoreError):
     """A business constraint of the database refused the transaction; nothing was written."""
 
     code = "constraint-violated"
+
+
+class StoredValueDamaged(StoreError):
+    """A stored value cannot be decoded, or needs something that this machine lacks."""
+
+    code = "stored-value-damaged"
 
 
 class SchemaMismatch(StoreError):

@@ -7,7 +7,7 @@ from hashlib import sha256
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from counterfoil.codec.canonical import canonical, canonical_key
-from counterfoil.errors import StoreError
+from counterfoil.errors import StoredValueDamaged
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
@@ -78,10 +78,10 @@ def unpack_fields(packed: bytes) -> tuple[dict[str, bytes], bytes]:
     """Return the field digests and the salt that `pack_fields` packed.
 
     Raises:
-        StoreError: these bytes were packed by a newer version, or are damaged.
+        StoredValueDamaged: these bytes were packed by a newer version, or are damaged.
     """
     if packed[:1] != bytes([_PACKED_V1]):
-        raise StoreError("field digests are in a format this version does not know; upgrade counterfoil")
+        raise StoredValueDamaged("field digests are in a format this version does not know; upgrade counterfoil")
     salt, rest = _take(packed[1:], 1)
     fields: dict[str, bytes] = {}
     while rest:

@@ -30,7 +30,7 @@ from uuid import UUID
 
 from counterfoil.codec.canonical import MAX_DEPTH, encoders_agree, escape_key, zone_key
 from counterfoil.codec.contents import Path, by_kind, is_root_model, mapping_of, refusal, type_name
-from counterfoil.errors import InvalidMappingKey, SchemaNewer, StoreError, UnsupportedValue
+from counterfoil.errors import InvalidMappingKey, SchemaNewer, StoredValueDamaged, UnsupportedValue
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping
@@ -92,7 +92,7 @@ def decode(data: bytes) -> Any:
 
     Raises:
         SchemaNewer: the bytes were written by a newer version.
-        StoreError: the bytes are damaged.
+        StoredValueDamaged: the bytes are damaged.
     """
     if data[:1] != _V1:
         raise SchemaNewer(f"a stored value has format {data[:1].hex() or 'none'}, this version reads 01; upgrade")
@@ -100,7 +100,7 @@ def decode(data: bytes) -> Any:
         tree = _loads()(data[1:])
         return _untag(tree) if b'"$' in data else tree
     except (ValueError, TypeError, LookupError, AttributeError, ArithmeticError) as error:
-        raise StoreError("a stored value is damaged and cannot be decoded; restore it from a backup") from error
+        raise StoredValueDamaged("a stored value is damaged and cannot be decoded; restore it from a backup") from error
 
 
 # --- writing ---------------------------------------------------------------------------------------------------------
@@ -330,7 +330,7 @@ def _read_time(content: Any) -> time:
     text, key, fold = content
     value = time.fromisoformat(text).replace(fold=fold)
     if key and (zone := _zone(key)) is None:
-        raise StoreError(f"a stored time needs time zone {key!r}; install tzdata")
+        raise StoredValueDamaged(f"a stored time needs time zone {key!r}; install tzdata")
     return value.replace(tzinfo=zone) if key else value
 
 

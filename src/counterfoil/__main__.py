@@ -1,0 +1,5 @@
+"""`python -m counterfoil`: the same as the `counterfoil` command."""
+
+from counterfoil.cli.main import main
+
+main()
