@@ -15,7 +15,7 @@ from counterfoil.drivers.urls import parse_url
 from counterfoil.effects import Bound, Duration, Effect, EffectCall
 from counterfoil.errors import InvalidArguments, TenantMissing
 from counterfoil.heartbeats import Heartbeats
-from counterfoil.ids import holder_name
+from counterfoil.liveness import holder_name
 from counterfoil.performing import Job
 from counterfoil.resources import Resources
 from counterfoil.storage.scripts.ledger import Request

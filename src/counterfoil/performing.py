@@ -25,15 +25,15 @@ from counterfoil.storage.scripts.ledger import (
     LostRace,
     MayRetry,
     NoRow,
-    Outcome,
     Request,
     Seen,
     Settled,
     StillUnknown,
 )
+from counterfoil.storage.scripts.moves import Outcome
 
 if TYPE_CHECKING:
-    from counterfoil.storage.script import Maker
+    from counterfoil.storage.script import Maker, Row
 
 ERROR_TEXT = 500
 """Characters kept of a message that an effect's author wrote for a refusal."""
@@ -99,11 +99,18 @@ class RunLookup:
 
 
 @dataclass(frozen=True, slots=True)
+class AskLiveness:
+    """Ask the operating system whether a holder is certainly dead."""
+
+    holder: str
+
+
+@dataclass(frozen=True, slots=True)
 class Pause:
     """Wait a little for another caller; the answer says whether the bound is reached."""
 
 
-Step: TypeAlias = Read | Write | RunEffect | RunLookup | Pause
+Step: TypeAlias = Read | Write | RunEffect | RunLookup | AskLiveness | Pause
 T = TypeVar("T")
 Protocol: TypeAlias = Generator[Step, Any, T]
 
@@ -145,8 +152,7 @@ def perform(job: Job) -> Protocol[Receipt[Any]]:  # noqa: C901 - one arm for eac
             case MayRetry() if not job.attempted:
                 seen = yield from _look(job)
             case Seen(Held() as held, row):
-                if (yield Pause()):
-                    raise answers.in_progress(job.key, held, row)
+                yield from _wait(job, held, row)
                 seen = yield from _look(job)
             case _ if _claimable(job, seen):
                 seen = yield from _claim(job)
@@ -159,6 +165,14 @@ def perform(job: Job) -> Protocol[Receipt[Any]]:  # noqa: C901 - one arm for eac
                 seen = yield from _claim_resend(job, row["version"])
             case _:
                 return answers.conclude(job.effect, job.bound, seen, job.error)
+
+
+def _wait(job: Job, held: Held, row: Row) -> Protocol[None]:
+    """Wait a little for the holder, unless it is certainly dead: then its lease no longer counts."""
+    if held.holder != job.request.known_dead and (yield AskLiveness(held.holder)):
+        job.request = replace(job.request, known_dead=held.holder)
+    elif (yield Pause()):
+        raise answers.in_progress(job.key, held, row)
 
 
 def _look(job: Job) -> Protocol[Seen | NoRow]:

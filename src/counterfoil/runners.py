@@ -12,8 +12,10 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar, assert_never
 
 from counterfoil.active import inside
 from counterfoil.errors import AsyncEffectInSync
+from counterfoil.liveness import is_dead
 from counterfoil.model import CannotTell
 from counterfoil.performing import (
+    AskLiveness,
     NeverStarted,
     Pause,
     Protocol,
@@ -115,6 +117,8 @@ class Runner:
                     return call_effect(step)
             case RunLookup():
                 return self._lookup(step)
+            case AskLiveness(holder):
+                return is_dead(holder)
             case Pause():
                 return self._pause(waiting)
             case _:
@@ -202,12 +206,14 @@ class AsyncRunner:
                 entry.raise_if_cancelled()
                 return await self._ask(step, entry.waiting)
 
-    async def _ask(self, step: Read | RunLookup | Pause, waiting: Waiting) -> Any:
+    async def _ask(self, step: Read | RunLookup | AskLiveness | Pause, waiting: Waiting) -> Any:
         match step:
             case Read(maker):
                 return await self._store.read(maker)
             case RunLookup():
                 return await self._lookup(step)
+            case AskLiveness(holder):
+                return is_dead(holder)
             case Pause():
                 if (pause := waiting.next()) is not None:
                     await asyncio.sleep(pause)

@@ -36,6 +36,7 @@ PUBLIC = "<public>"  # counterfoil/__init__.py itself
 FACADES = layer(
     *("ledger", "outbox", "approvals", "workflows", "reconcile", "aio"),
     *("effects", "resources", "active", "answers", "config", "desk", "heartbeats", "joining", "performing", "runners"),
+    "liveness",
     "verifying",
     is_open=True,
 )

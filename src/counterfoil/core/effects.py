@@ -56,6 +56,8 @@ class Wanted:
     effect: str
     effect_version: int
     identity: bytes
+    known_dead: str | None = None
+    """A holder whose process is certainly gone: its lease no longer counts."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,14 +138,14 @@ def decide_claim(row: Snapshot, wanted: Wanted) -> ClaimDecision:
         return AlreadySettled()
     if row.effect_version != wanted.effect_version:
         return OtherVersion(row.effect_version)
-    return _decide_open(row)
+    return _decide_open(row, wanted.known_dead)
 
 
-def _decide_open(row: Snapshot) -> ClaimDecision:
+def _decide_open(row: Snapshot, known_dead: str | None) -> ClaimDecision:
     match row.state:
         case OperationState.PENDING if row.sender is Sender.CALLER:
             return MayClaim()
-        case OperationState.IN_FLIGHT if row.now < row.lease_until:
+        case OperationState.IN_FLIGHT if row.now < row.lease_until and row.holder != known_dead:
             return Held(row.holder or "", row.lease_until, row.now - row.claimed_at)
         case OperationState.IN_FLIGHT:
             return Unsettled(decide_unknown(row.facts, row.times), expired=True)

@@ -18,12 +18,9 @@ from counterfoil.core.effects import (
     decide_late,
 )
 from counterfoil.core.machine import advance, sources
-from counterfoil.core.states import CASE as CASE_TABLE
 from counterfoil.core.states import (
     OPERATION,
-    TERMINAL,
     AttemptOutcome,
-    CaseEvent,
     CaseKind,
     CaseState,
     EvidenceKind,
@@ -43,6 +40,19 @@ from counterfoil.core.unknown import (
 )
 from counterfoil.storage import rows
 from counterfoil.storage.script import Row, Script, one_row, user_code
+from counterfoil.storage.scripts.moves import (
+    Outcome,
+    columns,
+    end_attempt,
+    keep,
+    key_params,
+    mark_lost,
+    open_case,
+    prove_absent,
+    prove_happened,
+    settle_case,
+    settle_unmoved,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -67,6 +77,7 @@ class Request:
     holder: str
     trusted: Trusted
     origin: Origin
+    known_dead: str | None = None
 
     @property
     def id(self) -> dict[str, Any]:
@@ -76,7 +87,12 @@ class Request:
     @property
     def wanted(self) -> Wanted:
         """Return what decisions compare the row with."""
-        return Wanted(effect=self.effect, effect_version=self.effect_version, identity=self.identity)
+        return Wanted(
+            effect=self.effect,
+            effect_version=self.effect_version,
+            identity=self.identity,
+            known_dead=self.known_dead,
+        )
 
     def columns(self) -> dict[str, Any]:
         """Return the columns that every new operation starts with."""
@@ -145,7 +161,7 @@ def _unknown_case(key: OperationKey, row: Row) -> Script[Row | None]:
     if row["state"] != OperationState.UNKNOWN:
         return None
     kind = CaseKind.UNKNOWN_OUTCOME
-    return (yield from one_row("get_open_case", **_key(key), kind=kind, expected_state=CaseState.OPEN))
+    return (yield from one_row("get_open_case", **key_params(key), kind=kind, expected_state=CaseState.OPEN))
 
 
 def claim(request: Request) -> Script[ClaimResult]:
@@ -254,23 +270,11 @@ def claim_resend(request: Request, version: int) -> Script[Granted | LostRace]:
 def _resend(request: Request, row: Row) -> Script[Granted | LostRace]:
     taken = yield from _take(request, row, OperationEvent.RESEND_ALLOWED, OperationEvent.CLAIMED)
     if isinstance(taken, Granted):
-        yield from _settle_case(request.key, CaseKind.UNKNOWN_OUTCOME)
+        yield from settle_case(request.key, CaseKind.UNKNOWN_OUTCOME)
     return taken
 
 
 # --- settling --------------------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Outcome:
-    """What became of an attempt, as it is to be stored."""
-
-    outcome: AttemptOutcome
-    receipt: bytes | None = None
-    marker: str | None = None
-    evidence: bytes | None = None
-    error_class: str | None = None
-    error_text: str | None = None
 
 
 _EVENT = {
@@ -306,14 +310,14 @@ def settle(key: OperationKey, granted: Granted, outcome: Outcome) -> Script[Sett
     state = advance(OPERATION, OperationState.IN_FLIGHT, _EVENT[outcome.outcome])
     row = yield from one_row(
         "settle_if_fenced",
-        **_key(key),
+        **key_params(key),
         fence=granted.fence,
         expected_state=OperationState.IN_FLIGHT,
-        **_columns(state, outcome, EvidenceKind.REPLY),
+        **columns(state, outcome, EvidenceKind.REPLY),
     )
     if row is None:
         return (yield from _settle_late(key, granted, outcome))
-    yield from _end_attempt(key, granted.attempt, outcome)
+    yield from end_attempt(key, granted.attempt, outcome)
     if state is OperationState.UNKNOWN:
         return Settled(row, (yield from open_case(key, row, CaseKind.UNKNOWN_OUTCOME, _lost_reason(outcome))))
     return Settled(row)
@@ -324,8 +328,8 @@ def _settle_late(key: OperationKey, granted: Granted, outcome: Outcome) -> Scrip
     if row["attempt"] == granted.attempt and _is_recorded(row, outcome):
         return Settled(row, (yield from _unknown_case(key, row)))
     answer = f"attempt {granted.attempt}: {outcome.outcome}"
-    yield from _keep(key, granted.attempt, EvidenceKind.LATE_REPLY, answer, body=outcome.receipt)
-    yield from _end_attempt(key, granted.attempt, outcome)
+    yield from keep(key, granted.attempt, EvidenceKind.LATE_REPLY, answer, body=outcome.receipt)
+    yield from end_attempt(key, granted.attempt, outcome)
     decision = decide_late(rows.snapshot(row), attempt=granted.attempt, outcome=outcome.outcome)
     match decision:
         case SettlesIt(kind):
@@ -352,23 +356,10 @@ def _is_recorded(row: Row, outcome: Outcome) -> bool:
 
 def _late_proof(key: OperationKey, row: Row, outcome: Outcome, kind: CaseKind | None) -> Script[Settled]:
     state = advance(OPERATION, OperationState(row["state"]), _LATE_EVENT[outcome.outcome])
-    moved = yield from _settle_unmoved(key, row, state, outcome, EvidenceKind.LATE_REPLY)
+    moved = yield from settle_unmoved(key, row, state, outcome, EvidenceKind.LATE_REPLY)
     if kind is not None:
         yield from open_case(key, moved, kind, f"late proof that it happened, while it counted as {row['state']}")
     return Settled(moved)
-
-
-def mark_lost(key: OperationKey, row: Row, *, reason: str) -> Script[Row | None]:
-    """Move an operation in flight to `unknown` and open its case; None if it moved meanwhile."""
-    outcome = Outcome(outcome=AttemptOutcome.UNKNOWN, error_text=reason)
-    state = advance(OPERATION, OperationState(row["state"]), OperationEvent.OUTCOME_LOST)
-    moved = yield from one_row(
-        "settle_if_unmoved", **_key(key), version=row["version"], **_columns(state, outcome, EvidenceKind.REPLY)
-    )
-    if moved is not None:
-        yield from _end_attempt(key, row["attempt"], outcome)
-        yield from open_case(key, moved, CaseKind.UNKNOWN_OUTCOME, reason)
-    return moved
 
 
 # --- look-ups --------------------------------------------------------------------------------------------------------
@@ -409,7 +400,7 @@ def record_lookup(
     if row is None or row["version"] != version:
         return LostRace()
     body = found.evidence if found else None
-    yield from _keep(request.key, row["attempt"], EvidenceKind.LOOKUP, type(answer).__name__, body=body)
+    yield from keep(request.key, row["attempt"], EvidenceKind.LOOKUP, type(answer).__name__, body=body)
     seen = rows.snapshot(row, request.facts)
     plan = decide_answer(answer, asked_at=asked_at, facts=request.facts, times=seen.times)
     return (yield from _follow(request.key, row, plan, found))
@@ -424,21 +415,6 @@ def _follow(key: OperationKey, row: Row, plan: AnswerPlan, found: Outcome | None
         case Resend() | AskAgainAt() | PersonDecides():
             case_row = yield from open_case(key, row, CaseKind.UNKNOWN_OUTCOME, _plan_reason(plan))
             return StillUnknown(plan, row, case_row)
-
-
-def prove_absent(key: OperationKey, row: Row, by: EvidenceKind) -> Script[Row]:
-    """Free an operation for another attempt: the one whose outcome was unknown provably did not happen."""
-    state = advance(OPERATION, OperationState(row["state"]), OperationEvent.PROVED_ABSENT)
-    absent = Outcome(outcome=AttemptOutcome.NOT_SENT)
-    yield from _end_attempt(key, row["attempt"], absent)
-    return (yield from _settle_unmoved(key, row, state, absent, by))
-
-
-def prove_happened(key: OperationKey, row: Row, outcome: Outcome, by: EvidenceKind) -> Script[Row]:
-    """Settle an operation that turned out to have happened."""
-    state = advance(OPERATION, OperationState(row["state"]), OperationEvent.PROVED_HAPPENED)
-    yield from _end_attempt(key, row["attempt"], outcome)
-    return (yield from _settle_unmoved(key, row, state, outcome, by))
 
 
 def record_verification(
@@ -460,7 +436,7 @@ def record_verification(
         yield from record_lookup(request, answer, asked_at=asked_at, version=version, found=found)
         return (yield from _existing(request.key))
     body = found.evidence if found else None
-    yield from _keep(request.key, row["attempt"], EvidenceKind.LOOKUP, type(answer).__name__, body=body)
+    yield from keep(request.key, row["attempt"], EvidenceKind.LOOKUP, type(answer).__name__, body=body)
     if contradiction is not None:
         yield from open_case(request.key, row, CaseKind.CONTRADICTING_RECEIPTS, contradiction)
     if found is not None and OperationState(row["state"]) in sources(OPERATION, OperationEvent.PROVED_HAPPENED):
@@ -471,7 +447,7 @@ def record_verification(
 
 
 def _existing(key: OperationKey) -> Script[Row]:
-    row = yield from one_row("get_operation", **_key(key))
+    row = yield from one_row("get_operation", **key_params(key))
     if row is None:
         raise LookupError(f"operation {key} vanished")
     return row
@@ -503,67 +479,6 @@ def transactional(
 
 
 # --- parts -----------------------------------------------------------------------------------------------------------
-
-
-def _key(key: OperationKey) -> dict[str, Any]:
-    return {"tenant": key.tenant, "operation_id": key.operation_id}
-
-
-def _columns(state: OperationState, outcome: Outcome, by: EvidenceKind) -> dict[str, Any]:
-    return {
-        "state": state,
-        "terminal": state in TERMINAL,
-        "receipt": outcome.receipt,
-        "receipt_marker": outcome.marker,
-        "settled_by": by if state in TERMINAL else None,
-        "evidence": outcome.evidence,
-        "error_class": outcome.error_class,
-        "error_text": outcome.error_text,
-    }
-
-
-def _settle_unmoved(
-    key: OperationKey, row: Row, state: OperationState, outcome: Outcome, by: EvidenceKind
-) -> Script[Row]:
-    moved = yield from one_row("settle_if_unmoved", **_key(key), version=row["version"], **_columns(state, outcome, by))
-    if moved is None:
-        raise LookupError(f"operation {key} moved inside one transaction")
-    yield from _settle_case(key, CaseKind.UNKNOWN_OUTCOME)
-    return moved
-
-
-def _end_attempt(key: OperationKey, attempt: int, outcome: Outcome) -> Script[None]:
-    yield from one_row(
-        "end_attempt",
-        **_key(key),
-        attempt=attempt,
-        outcome=outcome.outcome,
-        error_class=outcome.error_class,
-        error_text=outcome.error_text,
-    )
-
-
-def _keep(
-    key: OperationKey, attempt: int, kind: EvidenceKind, answer: str, *, body: bytes | None = None, by: str = ""
-) -> Script[None]:
-    yield from one_row(
-        "insert_evidence", **_key(key), attempt=attempt, kind=kind, answer=answer, body=body, given_by=by
-    )
-
-
-def open_case(key: OperationKey, row: Row, kind: CaseKind, reason: str) -> Script[Row]:
-    """Open a case of one kind, or renew the reason of the one that is open."""
-    opened = yield from one_row(
-        "open_case", **_key(key), kind=kind, state=CaseState.OPEN, attempt=row["attempt"], reason=reason
-    )
-    if opened is None:
-        raise LookupError(f"the case of operation {key} vanished")
-    return opened
-
-
-def _settle_case(key: OperationKey, kind: CaseKind) -> Script[None]:
-    state = advance(CASE_TABLE, CaseState.OPEN, CaseEvent.EVIDENCE)
-    yield from one_row("settle_open_case", **_key(key), kind=kind, state=state, expected_state=CaseState.OPEN)
 
 
 def _stored(found: Outcome | None) -> Outcome:
