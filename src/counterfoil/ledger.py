@@ -16,7 +16,8 @@ from counterfoil.resources import Resources, close_all
 from counterfoil.runners import Runner
 from counterfoil.storage import rows
 from counterfoil.storage.scripts import ledger
-from counterfoil.storage.scripts.ledger import NoRow, Outcome, Seen, Settled
+from counterfoil.storage.scripts.ledger import NoRow, Seen, Settled
+from counterfoil.storage.scripts.moves import Outcome
 from counterfoil.verifying import Verification, verify
 
 if TYPE_CHECKING:

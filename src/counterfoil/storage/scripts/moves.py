@@ -1,0 +1,136 @@
+"""The moves that several scripts share: an operation to its next state, its attempt, its evidence, its case."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from counterfoil.core.machine import advance
+from counterfoil.core.states import CASE as CASE_TABLE
+from counterfoil.core.states import (
+    OPERATION,
+    TERMINAL,
+    AttemptOutcome,
+    CaseEvent,
+    CaseKind,
+    CaseState,
+    EvidenceKind,
+    OperationEvent,
+    OperationState,
+)
+from counterfoil.storage.script import Row, Script, one_row
+
+if TYPE_CHECKING:
+    from counterfoil.model import OperationKey
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """What became of an attempt, as it is to be stored."""
+
+    outcome: AttemptOutcome
+    receipt: bytes | None = None
+    marker: str | None = None
+    evidence: bytes | None = None
+    error_class: str | None = None
+    error_text: str | None = None
+
+
+def mark_lost(key: OperationKey, row: Row, *, reason: str) -> Script[Row | None]:
+    """Move an operation in flight to `unknown` and open its case; None if it moved meanwhile."""
+    outcome = Outcome(outcome=AttemptOutcome.UNKNOWN, error_text=reason)
+    state = advance(OPERATION, OperationState(row["state"]), OperationEvent.OUTCOME_LOST)
+    moved = yield from one_row(
+        "settle_if_unmoved", **key_params(key), version=row["version"], **columns(state, outcome, EvidenceKind.REPLY)
+    )
+    if moved is not None:
+        yield from end_attempt(key, row["attempt"], outcome)
+        yield from open_case(key, moved, CaseKind.UNKNOWN_OUTCOME, reason)
+    return moved
+
+
+def prove_absent(key: OperationKey, row: Row, by: EvidenceKind) -> Script[Row]:
+    """Free an operation for another attempt: the one whose outcome was unknown provably did not happen."""
+    absent = Outcome(outcome=AttemptOutcome.NOT_SENT)
+    return (yield from move(key, row, OperationEvent.PROVED_ABSENT, absent, by))
+
+
+def prove_happened(key: OperationKey, row: Row, outcome: Outcome, by: EvidenceKind) -> Script[Row]:
+    """Settle an operation that turned out to have happened."""
+    return (yield from move(key, row, OperationEvent.PROVED_HAPPENED, outcome, by))
+
+
+def move(key: OperationKey, row: Row, event: OperationEvent, outcome: Outcome, by: EvidenceKind) -> Script[Row]:
+    """Take an operation and its last attempt where an event leads that another source than its claim reported."""
+    state = advance(OPERATION, OperationState(row["state"]), event)
+    yield from end_attempt(key, row["attempt"], outcome)
+    return (yield from settle_unmoved(key, row, state, outcome, by))
+
+
+def key_params(key: OperationKey) -> dict[str, Any]:
+    """Return a key as parameters."""
+    return {"tenant": key.tenant, "operation_id": key.operation_id}
+
+
+def columns(state: OperationState, outcome: Outcome, by: EvidenceKind) -> dict[str, Any]:
+    """Return the columns that an outcome sets."""
+    return {
+        "state": state,
+        "terminal": state in TERMINAL,
+        "receipt": outcome.receipt,
+        "receipt_marker": outcome.marker,
+        "settled_by": by if state in TERMINAL else None,
+        "evidence": outcome.evidence,
+        "error_class": outcome.error_class,
+        "error_text": outcome.error_text,
+    }
+
+
+def settle_unmoved(
+    key: OperationKey, row: Row, state: OperationState, outcome: Outcome, by: EvidenceKind
+) -> Script[Row]:
+    """Move an operation by other means than its claim; evidence answers its case."""
+    moved = yield from one_row(
+        "settle_if_unmoved", **key_params(key), version=row["version"], **columns(state, outcome, by)
+    )
+    if moved is None:
+        raise LookupError(f"operation {key} moved inside one transaction")
+    yield from settle_case(key, CaseKind.UNKNOWN_OUTCOME)
+    return moved
+
+
+def end_attempt(key: OperationKey, attempt: int, outcome: Outcome) -> Script[None]:
+    """Record what became of an attempt."""
+    yield from one_row(
+        "end_attempt",
+        **key_params(key),
+        attempt=attempt,
+        outcome=outcome.outcome,
+        error_class=outcome.error_class,
+        error_text=outcome.error_text,
+    )
+
+
+def keep(
+    key: OperationKey, attempt: int, kind: EvidenceKind, answer: str, *, body: bytes | None = None, by: str = ""
+) -> Script[None]:
+    """Keep a piece of evidence."""
+    yield from one_row(
+        "insert_evidence", **key_params(key), attempt=attempt, kind=kind, answer=answer, body=body, given_by=by
+    )
+
+
+def open_case(key: OperationKey, row: Row, kind: CaseKind, reason: str) -> Script[Row]:
+    """Open a case of one kind, or renew the reason of the one that is open."""
+    opened = yield from one_row(
+        "open_case", **key_params(key), kind=kind, state=CaseState.OPEN, attempt=row["attempt"], reason=reason
+    )
+    if opened is None:
+        raise LookupError(f"the case of operation {key} vanished")
+    return opened
+
+
+def settle_case(key: OperationKey, kind: CaseKind) -> Script[None]:
+    """Close the open case of one kind, because evidence answered it."""
+    state = advance(CASE_TABLE, CaseState.OPEN, CaseEvent.EVIDENCE)
+    yield from one_row("settle_open_case", **key_params(key), kind=kind, state=state, expected_state=CaseState.OPEN)
