@@ -2,23 +2,22 @@
 
 from __future__ import annotations
 
-import hashlib
 import inspect
 import secrets
-import sys
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass, field, is_dataclass
+from dataclasses import dataclass, field
 from datetime import timedelta
-from enum import Enum
-from typing import TYPE_CHECKING, Any, Generic, TypeVar, get_type_hints
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from counterfoil import codec
 from counterfoil.core.durations import milliseconds
 from counterfoil.core.outcomes import ambiguous
+from counterfoil.core.provider_key import SHORTEST_KEY, provider_key
 from counterfoil.core.states import AttemptOutcome
 from counterfoil.core.templates import TRUSTED_FIELDS, Template, check_trusted, validate_id
 from counterfoil.errors import ContradictoryDeclaration, DuplicateEffect, InvalidArguments, NoActiveCounterfoil
 from counterfoil.model import LookupAnswer, OperationKey, ProviderFacts, Trusted
+from counterfoil.rebuilding import rebuild_arguments
 
 if TYPE_CHECKING:
     from counterfoil.resources import Resources
@@ -32,9 +31,6 @@ Errors = type[BaseException] | tuple[type[BaseException], ...]
 DEFAULT_TIME_LIMIT = "30s"
 LONGEST_LEASE_MS = 30_000
 """A longer effect renews its lease by heartbeat, so that a crash is noticed within this time and not at its limit."""
-PROVIDER_KEY_LENGTH = 64
-"""Hex digits of the derived key; Adyen takes 64 characters, Amazon Pay 32, Stripe 255."""
-_SHORTEST_KEY = 32
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,9 +111,9 @@ class Provider:
                 "Provider(lookup=...) would send again on a 'no' without saying how long a 'no' may be wrong. State"
                 " lookup_lag='30s' (or '0s' if an accepted effect is visible at once), or on_absent='review'."
             )
-        if self.key_length < _SHORTEST_KEY:
+        if self.key_length < SHORTEST_KEY:
             raise ContradictoryDeclaration(
-                f"Provider(key_length={self.key_length}): fewer than {_SHORTEST_KEY} characters cannot keep keys apart."
+                f"Provider(key_length={self.key_length}): fewer than {SHORTEST_KEY} characters cannot keep keys apart."
             )
 
     @property
@@ -129,9 +125,7 @@ class Provider:
 
     def key_for(self, key: OperationKey) -> str:
         """Return the idempotency key for an operation: derived, so that it survives a restore, and short enough."""
-        parts = (part.encode() for part in (key.tenant, key.operation_id))
-        digest = hashlib.sha256(b"".join(len(part).to_bytes(4) + part for part in parts)).hexdigest()
-        return digest[: min(self.key_length, PROVIDER_KEY_LENGTH)]
+        return provider_key(key, self.key_length)
 
     def facts(self, *, time_limit: int, lease: int) -> ProviderFacts:
         """Return the declaration in milliseconds, as it is stored with each operation."""
@@ -219,9 +213,7 @@ class Effect(Generic[T]):
 
     def rehydrate(self, payload: bytes) -> dict[str, Any]:
         """Return stored arguments; dataclasses, models and enums are made anew from the declared types."""
-        stored: dict[str, Any] = codec.decode(payload)
-        hints = _hints(self.function)
-        return {name: _rebuild(hints.get(name), value) for name, value in stored.items()}
+        return rebuild_arguments(self.function, codec.decode(payload))
 
     def _arguments(self, given: Mapping[str, Any], trusted: Trusted) -> dict[str, Any]:
         fields = trusted.fields()
@@ -403,30 +395,6 @@ def _tuple(errors: Errors) -> tuple[type[BaseException], ...]:
 
 def _ms(value: Duration | None, what: str) -> int | None:
     return None if value is None else milliseconds(value, what)
-
-
-# --- stored arguments back to declared types -------------------------------------------------------------------------
-
-
-def _hints(function: Callable[..., Any]) -> dict[str, Any]:
-    """Return the resolved annotations, or none where they name types that exist for the type checker only."""
-    try:
-        return get_type_hints(function)
-    except (NameError, TypeError):
-        known = sys.modules[function.__module__].__dict__
-        return {name: known.get(hint, hint) for name, hint in function.__annotations__.items()}
-
-
-def _rebuild(hint: Any, value: Any) -> Any:
-    if not isinstance(hint, type):
-        return value
-    if issubclass(hint, Enum):
-        return hint(value)
-    if isinstance(value, dict) and hasattr(hint, "model_validate"):
-        return hint.model_validate(value)
-    if isinstance(value, dict) and is_dataclass(hint):
-        return hint(**value)
-    return value
 
 
 def answer_type(answer: object) -> LookupAnswer | None:

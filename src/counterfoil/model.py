@@ -132,6 +132,99 @@ class Case:
     verdict_at: int | None = None
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Operation:
+    """An operation as lists show it: what is known of it, never its payload or its receipt's value.
+
+    `version` counts its moves, `now` is the database's time of reading, `facts` is what its provider declared.
+    """
+
+    seq: int
+    tenant: str
+    operation_id: str
+    effect: str
+    effect_version: int
+    state: str
+    sender: str
+    fingerprint: str
+    attempt: int
+    version: int
+    holder: str | None
+    claimed_at: int
+    lease_until: int
+    attempt_deadline: int
+    first_attempt_at: int
+    created_at: int
+    updated_at: int
+    settled_at: int | None
+    settled_by: str | None
+    error_class: str | None
+    error_text: str | None
+    trusted: Trusted
+    origin: Origin
+    facts: ProviderFacts
+    now: int
+
+    @property
+    def age(self) -> int:
+        """Return the milliseconds since it was first asked for."""
+        return max(0, self.now - self.created_at)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Attempt:
+    """One try of an effect."""
+
+    attempt: int
+    fence: int
+    holder: str
+    started_at: int
+    deadline: int
+    outcome: str
+    ended_at: int | None
+    error_class: str | None
+    error_text: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Evidence:
+    """One thing that was learnt about an operation, and from whom."""
+
+    attempt: int
+    kind: str
+    answer: str
+    value: Any
+    given_by: str
+    at: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OperationDetail:
+    """One operation with all that is kept about it; `receipt` is None unless it succeeded."""
+
+    operation: Operation
+    attempts: tuple[Attempt, ...]
+    evidence: tuple[Evidence, ...]
+    cases: tuple[Case, ...]
+    receipt: Receipt[Any] | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Hit:
+    """An operation that an id led to; `found_by` says which kind of id it was."""
+
+    found_by: str
+    operation: Operation
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Page(Generic[T]):
+    """One page of a list; `next` is what to ask for the following one, or None at the end."""
+
+    items: tuple[T, ...]
+    next: int | None
+
+
 @dataclass(frozen=True, slots=True)
 class Found:
     """A look-up's answer: the effect happened. `value` becomes the receipt's value."""

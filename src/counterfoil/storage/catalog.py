@@ -1,6 +1,7 @@
 """Load the named statements, apply a dialect's overrides, and render its fragments.
 
-A statement file holds blocks of `-- name: NAME`, one line of purpose, and one statement. An override file, in a
+A statement file holds blocks of `-- name: NAME`, one line of purpose, and one statement. A block of `-- fragment: NAME`
+holds a part that later statements of the same file share by writing `{NAME}`. An override file, in a
 folder named after its dialect, replaces blocks by name and says why in a line that begins with `-- differs:`.
 """
 
@@ -15,7 +16,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-_BLOCK = re.compile(r"^-- name: (\w+)\n((?:^--.*\n)+)((?:^(?!-- name:).*\n?)+)", re.MULTILINE)
+_BLOCK = re.compile(r"^-- (name|fragment): (\w+)\n((?:^--.*\n)+)((?:^(?!-- (?:name|fragment):).*\n?)+)", re.MULTILINE)
 _PARAM = re.compile(r"(?<![:\w]):([a-z_]+)")
 
 
@@ -41,8 +42,13 @@ FRAGMENTS: Mapping[str, Mapping[str, str]] = {
 
 def parse(text: str) -> dict[str, Statement]:
     """Parse a statement file."""
-    found = {}
-    for name, comments, sql in _BLOCK.findall(text):
+    found: dict[str, Statement] = {}
+    fragments: dict[str, str] = {}
+    for kind, name, comments, body in _BLOCK.findall(text):
+        sql = _replace(body, fragments)
+        if kind == "fragment":
+            fragments[f"{{{name}}}"] = sql.strip()
+            continue
         if name in found:
             raise ValueError(f"statement {name!r} is defined twice")
         purpose = " ".join(line.removeprefix("--").strip() for line in comments.splitlines())
@@ -52,10 +58,13 @@ def parse(text: str) -> dict[str, Statement]:
 
 def render(statement: Statement, dialect: str) -> Statement:
     """Replace the dialect's fragments."""
-    sql = statement.sql
-    for mark, text in FRAGMENTS[dialect].items():
+    return Statement(statement.name, statement.purpose, _replace(statement.sql, FRAGMENTS[dialect]))
+
+
+def _replace(sql: str, fragments: Mapping[str, str]) -> str:
+    for mark, text in fragments.items():
         sql = sql.replace(mark, text)
-    return Statement(statement.name, statement.purpose, sql)
+    return sql
 
 
 @cache

@@ -10,13 +10,19 @@ from typing import TYPE_CHECKING, Any
 from counterfoil import codec
 from counterfoil.core.effects import Snapshot
 from counterfoil.core.states import OperationState, Sender
-from counterfoil.model import Case, Origin, ProviderFacts, Receipt, Trusted
+from counterfoil.model import Attempt, Case, Evidence, Operation, Origin, ProviderFacts, Receipt, Trusted
 
 if TYPE_CHECKING:
     from counterfoil.storage.script import Row
 
 _CASE_PREFIX = "case-"
 _ORIGIN = ("thread_id", "checkpoint_ns", "checkpoint_id", "node", "task_id", "run_id", "trace_id")
+_TRUSTED = ("request_id", "workflow_id", "principal")
+_SUMMARY = (
+    *("seq", "tenant", "operation_id", "effect", "effect_version", "state", "sender", "attempt", "version", "holder"),
+    *("claimed_at", "lease_until", "attempt_deadline", "first_attempt_at", "created_at", "updated_at", "settled_at"),
+    *("settled_by", "error_class", "error_text", "now"),
+)
 _FACTS = frozenset(field.name for field in fields(ProviderFacts))
 
 
@@ -52,13 +58,32 @@ def snapshot(row: Row, facts: ProviderFacts | None = None) -> Snapshot:
     )
 
 
+def operation(row: Row) -> Operation:
+    """Return an operation as lists show it."""
+    return Operation(
+        **{name: row[name] for name in _SUMMARY},
+        fingerprint=codec.text_digest(row["identity_digest"]),
+        trusted=Trusted(**{name: row[name] for name in ("tenant", *_TRUSTED)}),
+        origin=Origin(**{name: row[name] for name in _ORIGIN}),
+        facts=facts_from(row["provider"]),
+    )
+
+
+def attempt(row: Row) -> Attempt:
+    """Return a row of the attempt table."""
+    return Attempt(**row)
+
+
+def piece_of_evidence(row: Row) -> Evidence:
+    """Return a row of the evidence table."""
+    body = row["body"]
+    known = {name: value for name, value in row.items() if name != "body"}
+    return Evidence(**known, value=None if body is None else codec.decode(body))
+
+
 def trusted_columns(trusted: Trusted) -> dict[str, Any]:
     """Return the trusted context as columns; the tenant is part of the key and not among them."""
-    return {
-        "request_id": trusted.request_id,
-        "workflow_id": trusted.workflow_id,
-        "principal": trusted.principal,
-    }
+    return {name: getattr(trusted, name) for name in _TRUSTED}
 
 
 def origin_columns(origin: Origin) -> dict[str, Any]:

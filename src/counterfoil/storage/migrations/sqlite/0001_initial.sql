@@ -48,12 +48,21 @@ create table counterfoil_operation (
   check (state <> 'succeeded' or receipt is not null)
 ) strict;
 
+create index counterfoil_operation_newest on counterfoil_operation (tenant, seq);
 create index counterfoil_operation_open on counterfoil_operation (tenant, state, updated_at)
   where state in ('awaiting_approval', 'pending', 'in_flight', 'unknown', 'parked');
 create index counterfoil_operation_request on counterfoil_operation (tenant, request_id)
   where request_id is not null;
 create index counterfoil_operation_thread on counterfoil_operation (tenant, thread_id)
   where thread_id is not null;
+create index counterfoil_operation_workflow on counterfoil_operation (tenant, workflow_id)
+  where workflow_id is not null;
+create index counterfoil_operation_checkpoint on counterfoil_operation (tenant, checkpoint_id)
+  where checkpoint_id is not null;
+create index counterfoil_operation_run on counterfoil_operation (tenant, run_id)
+  where run_id is not null;
+create index counterfoil_operation_trace on counterfoil_operation (tenant, trace_id)
+  where trace_id is not null;
 
 create table counterfoil_attempt (
   tenant text not null,
@@ -104,6 +113,7 @@ create table counterfoil_case (
 
 create unique index counterfoil_case_open on counterfoil_case (tenant, operation_id, kind) where state = 'open';
 create index counterfoil_case_operation on counterfoil_case (tenant, operation_id, seq);
+create index counterfoil_case_state on counterfoil_case (tenant, state, seq);
 
 create table counterfoil_thread (
   tenant text not null,
@@ -135,6 +145,7 @@ create table counterfoil_checkpoint (
   run_id text,
   type text not null,
   body blob not null,
+  stored_channels text not null,
   metadata blob not null,
   attempt integer not null,
   created_at integer not null,

@@ -37,6 +37,8 @@ CREATE UNIQUE INDEX counterfoil_case_open on counterfoil_case (tenant, operation
 
 CREATE INDEX counterfoil_case_operation on counterfoil_case (tenant, operation_id, seq);
 
+CREATE INDEX counterfoil_case_state on counterfoil_case (tenant, state, seq);
+
 CREATE TABLE counterfoil_channel (
   tenant text not null,
   thread_id text not null,
@@ -60,6 +62,7 @@ CREATE TABLE counterfoil_checkpoint (
   run_id text,
   type text not null,
   body blob not null,
+  stored_channels text not null,
   metadata blob not null,
   attempt integer not null,
   created_at integer not null,
@@ -149,14 +152,28 @@ CREATE TABLE counterfoil_operation (
   check (state <> 'succeeded' or receipt is not null)
 ) strict;
 
+CREATE INDEX counterfoil_operation_checkpoint on counterfoil_operation (tenant, checkpoint_id)
+  where checkpoint_id is not null;
+
+CREATE INDEX counterfoil_operation_newest on counterfoil_operation (tenant, seq);
+
 CREATE INDEX counterfoil_operation_open on counterfoil_operation (tenant, state, updated_at)
   where state in ('awaiting_approval', 'pending', 'in_flight', 'unknown', 'parked');
 
 CREATE INDEX counterfoil_operation_request on counterfoil_operation (tenant, request_id)
   where request_id is not null;
 
+CREATE INDEX counterfoil_operation_run on counterfoil_operation (tenant, run_id)
+  where run_id is not null;
+
 CREATE INDEX counterfoil_operation_thread on counterfoil_operation (tenant, thread_id)
   where thread_id is not null;
+
+CREATE INDEX counterfoil_operation_trace on counterfoil_operation (tenant, trace_id)
+  where trace_id is not null;
+
+CREATE INDEX counterfoil_operation_workflow on counterfoil_operation (tenant, workflow_id)
+  where workflow_id is not null;
 
 CREATE TABLE counterfoil_thread (
   tenant text not null,

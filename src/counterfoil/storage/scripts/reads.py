@@ -1,0 +1,198 @@
+"""Scripts that read for people: pages of operations and cases, one operation whole, and what an id belongs to.
+
+Each takes a tenant. None stands for all tenants and is for the operator of the database (the command line), never for
+a caller of the library.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import islice
+from typing import TYPE_CHECKING, Any, Final
+
+from counterfoil.core.provider_key import could_be_provider_key, provider_key
+from counterfoil.core.states import TERMINAL, CaseState, OperationState
+from counterfoil.model import Case, Hit, Operation, OperationDetail, OperationKey, Page
+from counterfoil.storage import rows
+from counterfoil.storage.script import Row, Script, all_rows, one_row
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+NEWEST: Final = 2**63 - 1
+KEYS_AT_ONCE: Final = 1000
+"""Operation ids read at once while looking for the one that a provider key was derived from."""
+_BEYOND: Final = "\U0010ffff"  # sorts after every character that may follow a prefix
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wish:
+    """What a list of operations is narrowed to; times in milliseconds, `before` is where the page before ended."""
+
+    state: OperationState | None = None
+    effect: str | None = None
+    request_id: str | None = None
+    thread_id: str | None = None
+    older_than: int | None = None
+    newer_than: int | None = None
+    before: int = NEWEST
+    limit: int = 50
+
+    def filters(self) -> dict[str, Any]:
+        """Return the parameters that every list takes; one row more than the page tells whether it is the last."""
+        names = ("state", "effect", "thread_id", "older_than", "newer_than", "before")
+        return {**{name: getattr(self, name) for name in names}, "limit": self.limit + 1}
+
+
+# --- lists -----------------------------------------------------------------------------------------------------------
+
+
+def list_operations(tenant: str | None, wish: Wish) -> Script[Page[Operation]]:
+    """Return one page of operations, the newest first."""
+    if tenant is not None:
+        found = yield from _of_tenant(tenant, wish)
+    elif _drives(wish):
+        found = yield from _of_each_tenant(wish)
+    else:
+        found = yield from all_rows("list_operations_any_tenant", **wish.filters())
+    return _page([rows.operation(row) for row in found[: wish.limit]], more=len(found) > wish.limit)
+
+
+def _drives(wish: Wish) -> bool:
+    """Say whether an index narrows the list better than walking it from its newest row does."""
+    is_open = wish.state is not None and wish.state not in TERMINAL
+    return wish.request_id is not None or wish.thread_id is not None or is_open
+
+
+def _of_tenant(tenant: str, wish: Wish) -> Script[Sequence[Row]]:
+    filters = {**wish.filters(), "tenant": tenant}
+    if wish.request_id is not None:
+        return (yield from all_rows("list_operations_of_request", **filters, request_id=wish.request_id))
+    if wish.thread_id is not None:
+        return (yield from all_rows("list_operations_of_thread", **filters))
+    if _drives(wish):
+        return (yield from all_rows("list_open_operations", **filters, open_state=wish.state))
+    return (yield from all_rows("list_operations", **filters))
+
+
+def _of_each_tenant(wish: Wish) -> Script[Sequence[Row]]:
+    found: list[Row] = []
+    for tenant in (yield from _tenants(None)):
+        found += yield from _of_tenant(tenant, wish)
+    return sorted(found, key=lambda row: row["seq"], reverse=True)
+
+
+def _tenants(tenant: str | None) -> Script[Sequence[str]]:
+    if tenant is not None:
+        return [tenant]
+    return [row["tenant"] for row in (yield from all_rows("list_tenants_any_tenant"))]
+
+
+def _page(items: Sequence[Operation], *, more: bool) -> Page[Operation]:
+    return Page(items=tuple(items), next=items[-1].seq if more and items else None)
+
+
+def count_operations(tenant: str | None) -> Script[dict[str, int]]:
+    """Count operations by state; every state is there."""
+    counts = {state.value: 0 for state in OperationState}
+    for each in (yield from _tenants(tenant)):
+        for row in (yield from all_rows("count_operations", tenant=each)):
+            counts[row["state"]] += row["n"]
+    return counts
+
+
+def list_cases(tenant: str | None, *, state: CaseState | None, after: int, limit: int) -> Script[Page[Case]]:
+    """Return one page of cases, the oldest first: nobody's case waits for ever behind newer ones."""
+    page = {"after": after, "limit": limit + 1}
+    if tenant is None:
+        found = yield from all_rows("list_cases_any_tenant", **page, state=state)
+    elif state is None:
+        found = yield from all_rows("list_cases", **page, tenant=tenant)
+    else:
+        found = yield from all_rows("list_cases_in_state", **page, tenant=tenant, state=state)
+    items = tuple(rows.case(row) for row in found[:limit])
+    return Page(items=items, next=found[limit - 1]["seq"] if len(found) > limit else None)
+
+
+# --- one -------------------------------------------------------------------------------------------------------------
+
+
+def get_operation(tenant: str | None, operation_id: str) -> Script[tuple[OperationDetail, ...]]:
+    """Return the operation with this id, whole: none, one, or without a tenant one for each that uses the id."""
+    found = []
+    for each in (yield from _tenants(tenant)):
+        row = yield from one_row("get_operation", tenant=each, operation_id=operation_id)
+        if row is not None:
+            found.append((yield from _whole(row)))
+    return tuple(found)
+
+
+def _whole(row: Row) -> Script[OperationDetail]:
+    key = {"tenant": row["tenant"], "operation_id": row["operation_id"]}
+    attempts = yield from all_rows("list_attempts", **key)
+    evidence = yield from all_rows("list_evidence", **key)
+    cases = yield from all_rows("list_cases_of_operation", **key)
+    succeeded = row["state"] == OperationState.SUCCEEDED
+    return OperationDetail(
+        operation=rows.operation(row),
+        attempts=tuple(map(rows.attempt, attempts)),
+        evidence=tuple(map(rows.piece_of_evidence, evidence)),
+        cases=tuple(map(rows.case, cases)),
+        receipt=rows.receipt(row, "receipt") if succeeded else None,
+    )
+
+
+def get_case(tenant: str | None, case_id: str) -> Script[tuple[Case, OperationDetail] | None]:
+    """Return a case with its operation."""
+    seq = rows.case_seq(case_id)
+    for each in (yield from _tenants(tenant)):
+        row = None if seq is None else (yield from one_row("get_case", tenant=each, seq=seq))
+        if row is not None:
+            (detail,) = yield from get_operation(each, row["operation_id"])
+            return rows.case(row), detail
+    return None
+
+
+# --- find ------------------------------------------------------------------------------------------------------------
+
+
+def find(tenant: str | None, text: str, *, limit: int) -> Script[tuple[Hit, ...]]:
+    """Return the operations that an id of any kind leads to; the last resorts are tried only if nothing else fits.
+
+    Exact ids come first: an operation's, a case's, or one of the request, workflow, thread, checkpoint, run or trace.
+    Then the beginning of an operation's id. Then a provider key, which is derived and not stored: each operation's is
+    computed and compared, about a second for a million of them.
+    """
+    hits: list[Hit] = []
+    for each in (yield from _tenants(tenant)):
+        for row in (yield from all_rows("find_operations", tenant=each, id=text, limit=limit)):
+            hits.append(Hit(found_by=row["found_by"], operation=rows.operation(row)))  # noqa: PERF401 - it yields
+    seen = yield from get_case(tenant, text)
+    if seen is not None:
+        hits.append(Hit(found_by="case", operation=seen[1].operation))
+    for last_resort in (_by_prefix, _by_provider_key):
+        if not hits:
+            for each in (yield from _tenants(tenant)):
+                hits += yield from last_resort(each, text, limit)
+    return tuple(islice(hits, limit))
+
+
+def _by_prefix(tenant: str, text: str, limit: int) -> Script[list[Hit]]:
+    found = yield from all_rows(
+        "find_operations_by_prefix", tenant=tenant, prefix=text, beyond=text + _BEYOND, limit=limit
+    )
+    return [Hit(found_by="beginning of the operation id", operation=rows.operation(row)) for row in found]
+
+
+def _by_provider_key(tenant: str, text: str, _limit: int) -> Script[list[Hit]]:
+    after = 0
+    while could_be_provider_key(text):
+        ids = yield from all_rows("list_operation_ids", tenant=tenant, after=after, limit=KEYS_AT_ONCE)
+        for row in ids:
+            if provider_key(OperationKey(tenant=tenant, operation_id=row["operation_id"])).startswith(text):
+                whole = yield from one_row("get_operation", tenant=tenant, operation_id=row["operation_id"])
+                return [Hit(found_by="provider key", operation=rows.operation(whole))] if whole is not None else []
+        if len(ids) < KEYS_AT_ONCE:
+            break
+        after = ids[-1]["seq"]
+    return []
