@@ -37,7 +37,7 @@ FACADES = layer(
     *("ledger", "outbox", "approvals", "workflows", "reconcile", "aio"),
     *("effects", "resources", "active", "answers", "config", "desk", "heartbeats", "joining", "performing", "runners"),
     "liveness",
-    "verifying",
+    *("rebuilding", "verifying"),
     is_open=True,
 )
 

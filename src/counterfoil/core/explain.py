@@ -1,0 +1,220 @@
+"""Say in five lines why an operation ran, did not run, or waits: the answer first, the command to run last."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Final
+
+from counterfoil.core.durations import duration_text
+from counterfoil.core.reconcile import open_case, permitted
+from counterfoil.core.states import TERMINAL, CaseKind, OperationState, Verdict
+from counterfoil.core.unknown import AskProvider, PersonDecides, Resend, Times, absence_counts_from, decide_unknown
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from counterfoil.core.unknown import UnknownPlan
+    from counterfoil.model import Case, Operation, OperationDetail
+
+HAPPENED: Final = "It happened once."
+DID_NOT: Final = "It did not happen."
+UNKNOWN: Final = "We do not know."
+RUNNING: Final = "It is running."
+
+ANSWERS: Final[Mapping[OperationState, str]] = {
+    OperationState.AWAITING_APPROVAL: DID_NOT,
+    OperationState.PENDING: DID_NOT,
+    OperationState.IN_FLIGHT: RUNNING,
+    OperationState.UNKNOWN: UNKNOWN,
+    OperationState.PARKED: DID_NOT,
+    OperationState.SUCCEEDED: HAPPENED,
+    OperationState.FAILED: DID_NOT,
+    OperationState.REJECTED: DID_NOT,
+    OperationState.EXPIRED: DID_NOT,
+    OperationState.CANCELLED: DID_NOT,
+}
+"""The answer to "did it happen?" in each state."""
+
+_SETTLED_BY: Final = {
+    "reply": "the provider's reply",
+    "late_reply": "a late reply of the provider",
+    "lookup": "a look-up at the provider",
+    "verdict": "a person's verdict",
+}
+_SECOND: Final = 1000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Explanation:
+    """Five lines: the answer with what it is, why, who holds it, what happens next, and the command to run."""
+
+    answer: str
+    what: str
+    why: str
+    holder: str
+    next: str
+    command: str
+
+    @property
+    def lines(self) -> tuple[str, ...]:
+        """Return the five lines."""
+        return (f"{self.answer} {self.what}", self.why, self.holder, self.next, f"Run: {self.command}")
+
+
+def explain(detail: OperationDetail, now: int) -> Explanation:
+    """Explain an operation as it stands at `now`, by the database's clock."""
+    operation, case = detail.operation, open_case(detail.cases)
+    state = OperationState(operation.state)
+    over = state is OperationState.IN_FLIGHT and now >= operation.lease_until
+    return Explanation(
+        answer=UNKNOWN if over else _answer(state, case),
+        what=_what(operation),
+        why=_why(operation, state, over=over),
+        holder=_holder(operation, over=over),
+        next=_next(operation, state, case, now, over=over),
+        command=command(operation, case, over=over),
+    )
+
+
+def answer(operation: Operation, cases: tuple[Case, ...], now: int) -> str:
+    """Return the answer to "did it happen?" alone."""
+    state = OperationState(operation.state)
+    if state is OperationState.IN_FLIGHT and now >= operation.lease_until:
+        return UNKNOWN
+    return _answer(state, open_case(cases))
+
+
+def _answer(state: OperationState, case: Case | None) -> str:
+    if case is not None and CaseKind(case.kind) is CaseKind.POSSIBLE_DOUBLE_EFFECT:
+        return "It happened, perhaps twice." if state is OperationState.SUCCEEDED else "It may have happened twice."
+    return ANSWERS[state]
+
+
+def _what(operation: Operation) -> str:
+    return f"{operation.operation_id} is {operation.effect} v{operation.effect_version} of tenant {operation.tenant}."
+
+
+def _why(operation: Operation, state: OperationState, *, over: bool) -> str:
+    if state in TERMINAL:
+        return _why_settled(operation, state)
+    attempt, told = f"Attempt {operation.attempt}", _told(operation)
+    match state:
+        case OperationState.IN_FLIGHT:
+            ran_out = " and its claim ran out without an outcome" if over else ""
+            return f"{attempt} began at {_when(operation.claimed_at)}{ran_out}."
+        case OperationState.UNKNOWN:
+            return f"{attempt} may have reached the provider; its outcome was lost{told or ': no answer'}."
+        case OperationState.PENDING if operation.attempt:
+            return f"{attempt} provably did nothing{told}; it may be tried again."
+        case OperationState.PENDING:
+            return "It was recorded and not tried yet."
+        case OperationState.PARKED:
+            return f"{attempt} was the last that was allowed; none of them did anything{told}."
+        case _:
+            return "It needs a person's approval before it is sent; nothing was sent."
+
+
+def _why_settled(operation: Operation, state: OperationState) -> str:
+    attempt, at = f"Attempt {operation.attempt}", _when(operation.settled_at)
+    match state:
+        case OperationState.SUCCEEDED:
+            by = _SETTLED_BY.get(operation.settled_by or "", "its receipt")
+            return f"{attempt} succeeded; {by} was recorded at {at}."
+        case OperationState.FAILED:
+            return f"{attempt} ended for good at {at}{_told(operation) or ': refused'}."
+        case _:
+            return f"It was {state} at {at}, before anything was sent."
+
+
+def _told(operation: Operation) -> str:
+    told = operation.error_text or operation.error_class
+    return f": {told}" if told else ""
+
+
+def _holder(operation: Operation, *, over: bool) -> str:
+    if operation.holder is None:
+        return "Nobody holds it."
+    until = _when(operation.lease_until)
+    return f"{operation.holder} held it until {until}." if over else f"{operation.holder} holds it until {until}."
+
+
+def _next(operation: Operation, state: OperationState, case: Case | None, now: int, *, over: bool) -> str:
+    if over or state is OperationState.UNKNOWN:
+        return _next_unknown(operation, now)
+    match state:
+        case OperationState.IN_FLIGHT:
+            return f"It ends by {_when(operation.attempt_deadline)}; without a word by then its outcome is unknown."
+        case _ if case is not None:
+            return f"A person must look at {case.case_id}: {case.reason}."
+        case OperationState.PENDING:
+            return "The next perform with the same arguments sends it."
+        case OperationState.SUCCEEDED:
+            return "Every later perform with the same arguments gets this receipt; nothing is sent again."
+        case OperationState.FAILED:
+            return "Every later perform gets this refusal; a new try is a new operation with its own id."
+        case _:
+            return "Nothing is sent."
+
+
+def _next_unknown(operation: Operation, now: int) -> str:
+    times = Times(first_attempt_at=operation.first_attempt_at, attempt_deadline=operation.attempt_deadline, now=now)
+    return _plan(decide_unknown(operation.facts, times), operation, times)
+
+
+def _plan(plan: UnknownPlan, operation: Operation, times: Times) -> str:
+    match plan:
+        case AskProvider():
+            counts_from = absence_counts_from(operation.facts, times)
+            if counts_from is None:
+                return "The next perform asks the provider; its no proves nothing, as its look-up states no lag."
+            early = f" A no counts from {_when(counts_from + 1)} on." if times.now <= counts_from else ""
+            return f"The next perform asks the provider.{early}"
+        case Resend(until):
+            return f"The next perform before {_when(until)} sends it again under the key that the provider honours."
+        case PersonDecides(why):
+            return f"It is not sent again: {why}. A person decides."
+        case _:
+            return "It is not sent again before its outcome is settled."
+
+
+def command(operation: Operation, case: Case | None, *, over: bool) -> str:
+    """Return the command that goes on from here."""
+    if case is not None:
+        return resolve_command(case, OperationState(operation.state))
+    scope = f"{_quoted(operation.operation_id)} --tenant {_quoted(operation.tenant)}"
+    if over:
+        return f"counterfoil review open {scope}"
+    if OperationState(operation.state) is OperationState.SUCCEEDED:
+        return f"counterfoil receipts show {scope}"
+    return f"counterfoil ops show {scope}"
+
+
+def resolve_command(case: Case, state: OperationState) -> str:
+    """Return the command that gives a verdict on a case, with the verdicts that it takes."""
+    base = f"counterfoil review resolve {case.case_id} --expect-version {case.version}"
+    if permitted(CaseKind(case.kind), state) == (Verdict.NOTED,):
+        return f"{base} --noted --reason TEXT"
+    return f"{base} (--happened --evidence ID | --did-not-happen (--retry | --close) --reason TEXT)"
+
+
+def _quoted(text: str) -> str:
+    """Return an argument as a POSIX shell takes it."""
+    plain = text and all(char.isalnum() or char in "-_./:@%+=," for char in text)
+    return text if plain else "'" + text.replace("'", "'\"'\"'") + "'"
+
+
+def _when(ms: int | None) -> str:
+    if ms is None:
+        return "an unknown time"
+    return datetime.fromtimestamp(ms / _SECOND, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
+
+
+def age_text(ms: int) -> str:
+    """Return an age in its largest unit, or its two largest below a day: `3d`, `2h5m`, `40s`."""
+    seconds = max(0, ms) // _SECOND
+    for unit in (86_400, 3_600, 60):
+        if seconds >= unit:
+            smaller = {86_400: 86_400, 3_600: 60, 60: 60}[unit]
+            return duration_text(seconds // smaller * smaller * _SECOND)
+    return duration_text(seconds * _SECOND)

@@ -1,0 +1,229 @@
+"""What a reviewer is told, and how a verdict is made ready to be stored."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Final
+
+from counterfoil import codec
+from counterfoil.answers import when
+from counterfoil.core.reconcile import NotPermitted, StillRunning
+from counterfoil.core.states import Verdict
+from counterfoil.errors import (
+    CaseNotFound,
+    OperationError,
+    OperationInProgress,
+    OperationNotFound,
+    VerdictConflict,
+    VerdictIncomplete,
+)
+from counterfoil.storage import rows
+from counterfoil.storage.scripts.reviews import (
+    Answer,
+    Moved,
+    NoCase,
+    NoOperation,
+    NothingToJudge,
+    Refusal,
+    Resolved,
+    Ruling,
+)
+
+if TYPE_CHECKING:
+    from counterfoil.model import Case, OperationKey
+    from counterfoil.storage.script import Row
+
+_MOST: Final = 4_000
+"""Characters of a reason or a name: enough for a paragraph, and a bound for what lists show."""
+
+
+def ruling(
+    case_id: str,
+    *,
+    tenant: str,
+    verdict: Verdict | str,
+    by: str,
+    reason: str,
+    evidence: str | None,
+    expect_version: int,
+) -> Ruling:
+    """Make a verdict ready to be stored.
+
+    Raises:
+        VerdictIncomplete: the evidence, the reason or the name that it needs is missing, or there is no such verdict.
+    """
+    facts = {"tenant": tenant, "operation_id": "", "case_id": case_id}
+    chosen = _verdict(verdict, facts)
+    by, reason, evidence = _plain(by), _plain(reason), evidence if evidence and evidence.strip() else None
+    if missing := _missing(chosen, by, reason, evidence):
+        raise VerdictIncomplete(
+            f"The verdict {chosen} on {case_id} needs {missing}. Nothing was recorded; give it, so that whoever asks"
+            " later knows what the verdict rests on.",
+            **facts,
+        )
+    given = Ruling(verdict=chosen, by=by, reason=reason, expect_version=expect_version)
+    return given if evidence is None else _with_evidence(given, _value(evidence))
+
+
+def _with_evidence(given: Ruling, value: Any) -> Ruling:
+    """Add what shows the verdict, which becomes the receipt's value if the effect happened."""
+    proof = codec.encode_receipt({"by": given.by, "reason": given.reason, "evidence": value})
+    if given.verdict is not Verdict.HAPPENED:
+        return replace(given, evidence=proof.body)
+    encoded = codec.encode_receipt(value)
+    return replace(given, evidence=proof.body, receipt=encoded.body, marker=encoded.marker)
+
+
+def _verdict(verdict: Verdict | str, facts: dict[str, Any]) -> Verdict:
+    try:
+        return Verdict(verdict)
+    except ValueError:
+        raise VerdictIncomplete(
+            f"There is no verdict {verdict!r}. Write one of: {', '.join(Verdict)}.", **facts
+        ) from None
+
+
+def _missing(verdict: Verdict, by: str, reason: str, evidence: str | None) -> str | None:
+    if not by:
+        return "by: who gives it"
+    match verdict:
+        case Verdict.HAPPENED if evidence is None:
+            return "evidence: the provider's id of what happened, or what shows it"
+        case Verdict.DID_NOT_HAPPEN_RETRY | Verdict.DID_NOT_HAPPEN_CLOSE if not reason:
+            return "a reason: how it is known that it did not happen"
+        case _:
+            return None
+
+
+def _plain(text: str) -> str:
+    """Return a text that every database stores: no NUL, no lone surrogate, bounded, no white space around it."""
+    return text.strip()[:_MOST].replace("\0", "\\0").encode("utf-8", "backslashreplace").decode()
+
+
+def _value(evidence: str) -> Any:
+    """Return what the receipt will hold: the evidence as JSON if it is JSON, otherwise the text."""
+    try:
+        return json.loads(evidence)
+    except (ValueError, RecursionError):
+        return evidence
+
+
+# --- answers ---------------------------------------------------------------------------------------------------------
+
+
+def resolved(case_id: str, tenant: str, answer: Answer, given: Ruling) -> Case:
+    """Return the case as the verdict left it, or raise what stands in the way.
+
+    Raises:
+        CaseNotFound: there is no such case.
+        VerdictConflict: another verdict was first, or the case or its operation moved.
+        OperationInProgress: an attempt is under way.
+    """
+    match answer:
+        case Resolved(case, _):
+            return rows.case(case)
+        case NoCase():
+            raise case_not_found(case_id, tenant)
+        case Moved(case):
+            raise conflict(rows.case(case), given)
+        case Refusal(why, case, operation):
+            raise refusal(why, rows.case(case), operation, given)
+
+
+def case_not_found(case_id: str, tenant: str | None) -> CaseNotFound:
+    """Say that there is no such case."""
+    where = f" of tenant {tenant}" if tenant else ""
+    return CaseNotFound(
+        f"No case {case_id}{where} exists. See the ones that wait with: counterfoil review list.",
+        tenant=tenant or "",
+        operation_id="",
+        case_id=case_id,
+    )
+
+
+def operation_not_found(operation_id: str, tenant: str | None) -> OperationNotFound:
+    """Say that there is no such operation."""
+    where = f" of tenant {tenant}" if tenant else ""
+    return OperationNotFound(
+        f"No operation {operation_id}{where} exists. Check the id, the tenant and the database, or look for any other"
+        f" id with: counterfoil find {operation_id}",
+        tenant=tenant or "",
+        operation_id=operation_id,
+    )
+
+
+def conflict(case: Case, given: Ruling) -> VerdictConflict:
+    """Name who was first, when and with what."""
+    facts = {"tenant": case.tenant, "operation_id": case.operation_id, "case_id": case.case_id}
+    show = f"See it as it is now with: counterfoil review show {case.case_id}"
+    if case.verdict is not None and case.verdict_at is not None:
+        told = f"was already resolved by {case.verdict_by} at {when(case.verdict_at)} as {case.verdict}"
+    elif case.version != given.expect_version:
+        told = f"is at version {case.version}, and was judged as it stood at version {given.expect_version}"
+    else:
+        told = f"is {case.state}: evidence answered it"
+    return VerdictConflict(
+        f"Case {case.case_id} of operation {case.operation_id} {told}. The verdict {given.verdict} was not recorded."
+        f" {show}",
+        **facts,
+        verdict=case.verdict,
+        verdict_by=case.verdict_by,
+        verdict_at=case.verdict_at,
+        version=case.version,
+    )
+
+
+def refusal(why: StillRunning | NotPermitted, case: Case, operation: Row, given: Ruling) -> OperationError:
+    """Say why a verdict cannot be given."""
+    match why:
+        case StillRunning():
+            return running(operation)
+        case NotPermitted(permitted):
+            return VerdictConflict(
+                f"Case {case.case_id} ({case.kind}) of operation {case.operation_id}, which is {operation['state']},"
+                f" takes {', '.join(permitted)}, not {given.verdict}. Nothing was recorded.",
+                tenant=case.tenant,
+                operation_id=case.operation_id,
+                case_id=case.case_id,
+                permitted=permitted,
+            )
+
+
+def running(operation: Row) -> OperationInProgress:
+    """Say that an attempt is under way, so that its outcome cannot be known yet."""
+    until, now = operation["lease_until"], operation["now"]
+    return OperationInProgress(
+        f"Operation {operation['operation_id']} (tenant {operation['tenant']}) is being performed by"
+        f" {operation['holder']} (attempt {operation['attempt']}); nobody can judge its outcome before that ends, at"
+        f" {when(until)} at the latest. Nothing was recorded.",
+        tenant=operation["tenant"],
+        operation_id=operation["operation_id"],
+        age_ms=now - operation["claimed_at"],
+        holder=operation["holder"],
+        until=until,
+    )
+
+
+def opened(key: OperationKey, answer: Row | NoOperation | NothingToJudge) -> Case:
+    """Return the case that was opened, or raise why there is none.
+
+    Raises:
+        OperationNotFound: there is no such operation.
+        OperationInProgress: an attempt is under way.
+        VerdictConflict: its outcome is known.
+    """
+    match answer:
+        case NoOperation():
+            raise operation_not_found(key.operation_id, key.tenant)
+        case NothingToJudge(row, None):
+            raise VerdictConflict(
+                f"Operation {key} is {row['state']}: there is no outcome to judge. See why with: counterfoil explain"
+                f" {key.operation_id}",
+                tenant=key.tenant,
+                operation_id=key.operation_id,
+            )
+        case NothingToJudge(row, _):
+            raise running(row)
+        case _:
+            return rows.case(answer)

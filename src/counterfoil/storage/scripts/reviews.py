@@ -1,0 +1,219 @@
+"""Scripts of review: open the case of a claim that ran out, and record a person's verdict together with its effect."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, assert_never
+
+from counterfoil.core.machine import advance
+from counterfoil.core.reconcile import (
+    AlreadyClosed,
+    Judged,
+    Moves,
+    NotPermitted,
+    OnlyNoted,
+    StillRunning,
+    decide_verdict,
+)
+from counterfoil.core.states import (
+    CASE,
+    AttemptOutcome,
+    CaseEvent,
+    CaseKind,
+    CaseState,
+    EvidenceKind,
+    OperationState,
+    Verdict,
+)
+from counterfoil.model import OperationKey
+from counterfoil.storage.script import Row, Script, one_row
+from counterfoil.storage.scripts.moves import Outcome, keep, key_params, mark_lost, move, open_case
+
+if TYPE_CHECKING:
+    from counterfoil.core.states import OperationEvent
+
+RAN_OUT = "the lease ran out before an outcome was recorded"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ruling:
+    """A person's verdict, ready to be stored; `receipt` and `evidence` are encoded."""
+
+    verdict: Verdict
+    by: str
+    reason: str
+    expect_version: int
+    receipt: bytes | None = None
+    marker: str | None = None
+    evidence: bytes | None = None
+
+    def outcome(self) -> Outcome:
+        """Return what becomes of the operation's last attempt."""
+        match self.verdict:
+            case Verdict.HAPPENED:
+                proof = {"receipt": self.receipt, "marker": self.marker, "evidence": self.evidence}
+                return Outcome(outcome=AttemptOutcome.SUCCEEDED, **proof)
+            case Verdict.DID_NOT_HAPPEN_CLOSE:
+                return Outcome(outcome=AttemptOutcome.NOT_SENT, error_text=f"closed by {self.by}: {self.reason}")
+            case Verdict.DID_NOT_HAPPEN_RETRY | Verdict.NOTED:
+                return Outcome(outcome=AttemptOutcome.NOT_SENT)
+            case _:
+                assert_never(self.verdict)
+
+
+@dataclass(frozen=True, slots=True)
+class Resolved:
+    """The verdict is recorded; the case and its operation after it."""
+
+    case: Row
+    operation: Row
+
+
+@dataclass(frozen=True, slots=True)
+class NoCase:
+    """There is no such case, or it is another tenant's."""
+
+
+@dataclass(frozen=True, slots=True)
+class Moved:
+    """The case is not as the person saw it: decided, answered by evidence, or altered since."""
+
+    case: Row
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """The verdict cannot be given now, or not on this kind of case."""
+
+    why: StillRunning | NotPermitted
+    case: Row
+    operation: Row
+
+
+Answer = Resolved | NoCase | Moved | Refusal
+
+
+def resolve(tenant: str, seq: int, ruling: Ruling) -> Script[Answer]:
+    """Record a verdict and what it does to the operation, unless the case moved since the person saw it."""
+    case = yield from one_row("get_case", tenant=tenant, seq=seq)
+    if case is None:
+        return NoCase()
+    key = OperationKey(tenant=tenant, operation_id=case["operation_id"])
+    operation = yield from _operation(key)
+    if case["version"] != ruling.expect_version:
+        return Moved(case)
+    decision = decide_verdict(_judged(case, operation), ruling.verdict)
+    match decision:
+        case AlreadyClosed():
+            return Moved(case)
+        case StillRunning() | NotPermitted():
+            return Refusal(decision, case, operation)
+        case OnlyNoted():
+            return (yield from _close(key, case, operation, ruling))
+        case Moves(event, lost_first):
+            return (yield from _judge(key, case, operation, ruling, event, lost_first=lost_first))
+        case _:
+            assert_never(decision)
+
+
+def _judged(case: Row, operation: Row) -> Judged:
+    return Judged(
+        kind=CaseKind(case["kind"]),
+        case_state=CaseState(case["state"]),
+        state=OperationState(operation["state"]),
+        lease_until=operation["lease_until"],
+        now=operation["now"],
+    )
+
+
+def _judge(
+    key: OperationKey, case: Row, operation: Row, ruling: Ruling, event: OperationEvent, *, lost_first: bool
+) -> Script[Answer]:
+    """Close the case before the operation moves: evidence would otherwise close it as answered by itself."""
+    if lost_first:
+        operation = (yield from mark_lost(key, operation, reason=RAN_OUT)) or operation
+    answer = yield from _close(key, case, operation, ruling)
+    if isinstance(answer, Resolved):
+        moved = yield from move(key, operation, event, ruling.outcome(), EvidenceKind.VERDICT)
+        return Resolved(answer.case, moved)
+    return answer
+
+
+def _close(key: OperationKey, case: Row, operation: Row, ruling: Ruling) -> Script[Resolved | Moved]:
+    state = advance(CASE, CaseState(case["state"]), CaseEvent.VERDICT)
+    closed = yield from one_row(
+        "resolve_case_if_unmoved",
+        tenant=key.tenant,
+        seq=case["seq"],
+        version=ruling.expect_version,
+        state=state,
+        expected_state=CaseState.OPEN,
+        verdict=ruling.verdict,
+        verdict_by=ruling.by,
+        verdict_reason=ruling.reason,
+    )
+    if closed is None:
+        return Moved(case)
+    answer = f"{ruling.verdict}: {ruling.reason}" if ruling.reason else ruling.verdict.value
+    yield from keep(key, operation["attempt"], EvidenceKind.VERDICT, answer, body=ruling.evidence, by=ruling.by)
+    return Resolved(closed, operation)
+
+
+def _operation(key: OperationKey) -> Script[Row]:
+    row = yield from one_row("get_operation", **key_params(key))
+    if row is None:
+        raise LookupError(f"the operation {key} of a case vanished")
+    return row
+
+
+# --- a case for a claim that ran out ---------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class NoOperation:
+    """There is no such operation, or it is another tenant's."""
+
+
+@dataclass(frozen=True, slots=True)
+class NothingToJudge:
+    """The operation is in a state that leaves no question open, or an attempt is under way."""
+
+    row: Row
+    until: int | None
+
+
+def open_for_review(key: OperationKey) -> Script[Row | NoOperation | NothingToJudge]:
+    """Return the open case about an operation's outcome; a claim that ran out becomes unknown here."""
+    row = yield from one_row("get_operation", **key_params(key))
+    if row is None:
+        return NoOperation()
+    match OperationState(row["state"]):
+        case OperationState.IN_FLIGHT if row["now"] < row["lease_until"]:
+            return NothingToJudge(row, row["lease_until"])
+        case OperationState.IN_FLIGHT:
+            row = (yield from mark_lost(key, row, reason=RAN_OUT)) or row
+            return (yield from _case_about(key, row, CaseKind.UNKNOWN_OUTCOME))
+        case OperationState.UNKNOWN:
+            return (yield from _case_about(key, row, CaseKind.UNKNOWN_OUTCOME))
+        case OperationState.PARKED:
+            return (yield from _case_about(key, row, CaseKind.DEAD_LETTER))
+        case _:
+            return NothingToJudge(row, None)
+
+
+def _case_about(key: OperationKey, row: Row, kind: CaseKind) -> Script[Row]:
+    """Return the operation's open case of one kind; if it has none, open it."""
+    found = yield from one_row("get_open_case", **key_params(key), kind=kind, expected_state=CaseState.OPEN)
+    return found or (yield from open_case(key, row, kind, "a person asked to judge it"))
+
+
+def find_ruling(tenant: str, seq: int, ruling: Ruling) -> Script[Resolved | None]:
+    """Say whether this very ruling is stored: its COMMIT took effect although nobody heard of it."""
+    case = yield from one_row("get_case", tenant=tenant, seq=seq)
+    if case is None or _ruled(case) != (ruling.verdict, ruling.by, ruling.reason):
+        return None
+    return Resolved(case, (yield from _operation(OperationKey(tenant=tenant, operation_id=case["operation_id"]))))
+
+
+def _ruled(case: Row) -> tuple[Any, ...]:
+    return case["verdict"], case["verdict_by"], case["verdict_reason"]
