@@ -9,8 +9,10 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from counterfoil import codec
 from counterfoil.core.durations import milliseconds
+from counterfoil.core.templates import validate_id
 from counterfoil.drivers.probes import Probe, no_probe
 from counterfoil.drivers.sqlite import SqliteStore
+from counterfoil.drivers.sqlite_async import AsyncSqliteStore
 from counterfoil.drivers.urls import parse_url
 from counterfoil.effects import Bound, Duration, Effect, EffectCall
 from counterfoil.errors import InvalidArguments, TenantMissing
@@ -34,6 +36,7 @@ class Desk:
     """One opened database and all that goes with it."""
 
     store: SqliteStore
+    async_store: AsyncSqliteStore
     wait_ms: int
     resources: Resources = field(default_factory=Resources)
     heartbeats: Heartbeats = field(default_factory=Heartbeats)
@@ -53,10 +56,10 @@ class Desk:
                 " another tenant's. Pass tenant='...' where the run is entered: cf.perform(..., tenant=...) or"
                 " cf.run(graph, input, tenant=...). A program with one tenant names it once, for example 'default'."
             )
+        for name, value in trusted.fields().items():
+            validate_id(name, value)
         bound = effect.bind(given, trusted)
-        return Job(
-            effect, bound, self._request(effect, bound, trusted, origin), partial(self._call, effect, bound, trusted)
-        )
+        return Job(effect, bound, self._request(effect, bound, trusted, origin), partial(self._call, bound, trusted))
 
     def _request(self, effect: Effect[Any], bound: Bound, trusted: Trusted, origin: Origin) -> Request:
         return Request(
@@ -74,7 +77,7 @@ class Desk:
             origin=origin,
         )
 
-    def _call(self, effect: Effect[Any], bound: Bound, trusted: Trusted, attempt: int) -> EffectCall:
+    def _call(self, bound: Bound, trusted: Trusted, effect: Effect[Any], attempt: int) -> EffectCall:
         return EffectCall(
             tenant=bound.key.tenant,
             operation_id=bound.key.operation_id,
@@ -109,4 +112,4 @@ def open_desk(
     except BaseException:
         store.close()
         raise
-    return Desk(store, milliseconds(wait, "wait"))
+    return Desk(store, AsyncSqliteStore(store), milliseconds(wait, "wait"))

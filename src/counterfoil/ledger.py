@@ -11,8 +11,10 @@ from counterfoil.core.states import AttemptOutcome
 from counterfoil.desk import Desk, check_effect, open_desk
 from counterfoil.errors import AsyncEffectInSync, CommitUnknown
 from counterfoil.model import Origin, Receipt, Trusted
+from counterfoil.operations import Operations
 from counterfoil.performing import Job, perform
 from counterfoil.resources import Resources, close_all
+from counterfoil.reviews import Reviews
 from counterfoil.runners import Runner
 from counterfoil.storage import rows
 from counterfoil.storage.scripts import ledger
@@ -27,6 +29,7 @@ if TYPE_CHECKING:
     from counterfoil.drivers.probes import Probe
     from counterfoil.effects import Duration, Effect
     from counterfoil.joining import Joined
+    from counterfoil.langgraph.saver import CounterfoilSaver
 
 T = TypeVar("T")
 
@@ -87,10 +90,21 @@ class Counterfoil:
         """Return the registry of live resources that effects ask for by type."""
         return self.desk.resources
 
+    @property
+    def operations(self) -> Operations:
+        """Return the reads: one operation, pages of them, and what an id belongs to."""
+        return Operations(self.desk.store)
+
+    @property
+    def review(self) -> Reviews:
+        """Return the cases that a person must look at, and the verdicts on them."""
+        return Reviews(self.desk.store)
+
     def close(self) -> None:
         """Stop the heartbeats, close the resources that were made, and close the database."""
         self.desk.heartbeats.close()
         close_all(self.desk.resources.drain())
+        self.desk.async_store.retire()
         self.desk.store.close()
 
     def __enter__(self) -> Self:
@@ -144,11 +158,7 @@ class Counterfoil:
             f"perform({effect.__name__})",
             f"await cf.perform({effect.__name__}, ...) with an AsyncCounterfoil, or await aperform(...) in a node",
         )
-        if effect.is_async:
-            raise AsyncEffectInSync(
-                f"The effect {effect.name} is async. Write: await cf.perform({effect.__name__}, ...) with an"
-                f" AsyncCounterfoil, or await aperform({effect.__name__}, ...) in an async node."
-            )
+        refuse_async(effect)
         job = self.desk.job(effect, arguments, trusted, origin)
         if effect.facts.transactional:
             return self._transactional(job)
@@ -174,7 +184,9 @@ class Counterfoil:
             ContradictoryDeclaration: the provider declares no look-up.
         """
         refuse_nested("verify")
+        check_effect(effect)
         refuse_on_loop("verify", "await cf.verify(...) with an AsyncCounterfoil")
+        refuse_async(effect)
         trusted = Trusted(tenant=tenant or "", request_id=request_id, workflow_id=workflow_id, principal=principal)
         protocol = verify(self.desk.job(effect, arguments, trusted, NOWHERE))
         return self._runner.run(protocol, wait_ms=0)
@@ -189,6 +201,105 @@ class Counterfoil:
 
         return join(self.desk, transaction)
 
+    def compile(self, graph: Any, **options: Any) -> Any:
+        """Compile a graph so that each run claims its thread and each checkpoint is fenced.
+
+        Args:
+            graph: A `StateGraph` builder, a compiled graph, an agent's graph or an `@entrypoint`; left as it is.
+            **options: What the builder's own `compile` takes, apart from the checkpointer.
+
+        Raises:
+            MissingExtra: LangGraph is not installed.
+            InvalidArguments: it is not a graph.
+        """
+        from counterfoil.langgraph.compile import compile_graph  # noqa: PLC0415 - needs LangGraph
+
+        return compile_graph(self.saver(), graph, **options)
+
+    def run(
+        self,
+        graph: Any,
+        input: Any,  # noqa: A002 - LangGraph's name
+        /,
+        *,
+        thread_id: str,
+        tenant: str | None = None,
+        request_id: str | None = None,
+        workflow_id: str | None = None,
+        principal: str | None = None,
+        config: Mapping[str, Any] | None = None,
+        **options: Any,
+    ) -> Any:
+        """Run a compiled graph in a trusted context and return what its `invoke` returns.
+
+        Args:
+            graph: What `compile` returned.
+            input: New input, None to go on, or a `Command`.
+            thread_id: The LangGraph thread.
+            tenant: Whose run it is; without one, effects are refused.
+            request_id: The business request; when a run goes on it is taken from the thread.
+            workflow_id: The workflow; when a run goes on it is taken from the thread.
+            principal: Who asks; when a run goes on it is taken from the thread.
+            config: More LangGraph configuration.
+            **options: What `invoke` takes.
+
+        Raises:
+            ThreadBusy: another run owns the thread; no node ran.
+            TrustedFieldMismatch: a run that goes on was given another request, workflow or principal.
+            ThreadParked: a resume value was given to a run that waits for an unknown outcome.
+            UnmanagedThread: the graph was not compiled by Counterfoil.
+        """
+        from counterfoil.langgraph.running import managed  # noqa: PLC0415 - needs LangGraph
+
+        made = self.config(
+            thread_id=thread_id,
+            tenant=tenant,
+            request_id=request_id,
+            workflow_id=workflow_id,
+            principal=principal,
+            config=config,
+        )
+        return managed(graph).invoke(input, made, **options)
+
+    def config(
+        self,
+        *,
+        thread_id: str,
+        tenant: str | None = None,
+        request_id: str | None = None,
+        workflow_id: str | None = None,
+        principal: str | None = None,
+        config: Mapping[str, Any] | None = None,
+    ) -> Any:
+        """Return a LangGraph configuration that carries the trusted context, for code that calls `graph.invoke`.
+
+        Raises:
+            InvalidId: an id cannot be stored.
+        """
+        from counterfoil.langgraph.running import make_config  # noqa: PLC0415 - needs LangGraph
+
+        trusted = Trusted(
+            tenant=tenant or "",
+            request_id=request_id,
+            workflow_id=workflow_id,
+            principal=principal,
+            thread_id=thread_id,
+        )
+        return make_config(self.desk, trusted, config)
+
+    def saver(self, *, tenant: str = "") -> CounterfoilSaver:
+        """Return a LangGraph checkpointer over this database.
+
+        Args:
+            tenant: Whose checkpoints it sees where a configuration carries no context of its own.
+
+        Raises:
+            MissingExtra: LangGraph is not installed.
+        """
+        from counterfoil.langgraph.saver import CounterfoilSaver  # noqa: PLC0415 - needs LangGraph
+
+        return CounterfoilSaver(self.desk, tenant=tenant)
+
     def _transactional(self, job: Job) -> Receipt[Any]:
         seen = self.desk.store.read(lambda: ledger.look(job.request))
         if isinstance(seen, Seen):
@@ -202,6 +313,20 @@ class Counterfoil:
                 raise
             done = seen
         return transactional_receipt(job, done)
+
+
+def refuse_async(effect: Effect[Any]) -> None:
+    """Refuse an effect that a blocking caller cannot run, or could not ask about once its reply is lost.
+
+    Raises:
+        AsyncEffectInSync: the effect or its look-up is async.
+    """
+    if effect.is_async or effect.provider.has_async_lookup:
+        part = "effect" if effect.is_async else "look-up of effect"
+        raise AsyncEffectInSync(
+            f"The {part} {effect.name} is async. Write: await cf.perform({effect.__name__}, ...) with an"
+            f" AsyncCounterfoil, or await aperform({effect.__name__}, ...) in an async node."
+        )
 
 
 def transactional_body(job: Job) -> Callable[[Any], Any]:

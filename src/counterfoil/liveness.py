@@ -23,7 +23,7 @@ def place() -> str | None:
     """Name this boot and process-id namespace, or return None where the system does not tell."""
     try:
         boot = Path("/proc/sys/kernel/random/boot_id").read_text("ascii").strip().replace("-", "")
-        return f"{boot}-{os.stat('/proc/self/ns/pid').st_ino}"
+        return f"{boot}-{Path('/proc/self/ns/pid').stat().st_ino}"
     except OSError:
         return None
 

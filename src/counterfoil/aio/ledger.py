@@ -7,9 +7,11 @@ from contextvars import copy_context
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from counterfoil.active import inside, refuse_nested
+from counterfoil.aio.operations import AsyncOperations
+from counterfoil.aio.reviews import AsyncReviews
 from counterfoil.config import database_url
 from counterfoil.desk import Desk, check_effect, open_desk
-from counterfoil.drivers.sqlite_async import AsyncSqliteStore, on_loop
+from counterfoil.drivers.sqlite_async import on_loop
 from counterfoil.errors import CommitUnknown
 from counterfoil.ledger import DEFAULT_WAIT, NOWHERE, encoding, transactional_body, transactional_receipt
 from counterfoil.model import Origin, Receipt, Trusted
@@ -27,6 +29,7 @@ if TYPE_CHECKING:
     from counterfoil.drivers.probes import Probe
     from counterfoil.effects import Duration, Effect
     from counterfoil.joining import Joined
+    from counterfoil.langgraph.saver import CounterfoilSaver
 
 T = TypeVar("T")
 
@@ -36,7 +39,7 @@ class AsyncCounterfoil:
 
     def __init__(self, desk: Desk) -> None:
         self.desk = desk
-        self.store = AsyncSqliteStore(desk.store)
+        self.store = desk.async_store
         self._runner = AsyncRunner(self.store, desk.store, desk.heartbeats)
 
     @classmethod
@@ -66,6 +69,16 @@ class AsyncCounterfoil:
     def resources(self) -> Resources:
         """Return the registry of live resources that effects ask for by type."""
         return self.desk.resources
+
+    @property
+    def operations(self) -> AsyncOperations:
+        """Return the reads: one operation, pages of them, and what an id belongs to."""
+        return AsyncOperations(self.store)
+
+    @property
+    def review(self) -> AsyncReviews:
+        """Return the cases that a person must look at, and the verdicts on them."""
+        return AsyncReviews(self.store)
 
     async def close(self) -> None:
         """Stop the heartbeats, close the resources that were made, and close the database."""
@@ -131,6 +144,67 @@ class AsyncCounterfoil:
         from counterfoil.joining import join  # noqa: PLC0415 - few callers join
 
         return join(self.desk, transaction)
+
+    def compile(self, graph: Any, **options: Any) -> Any:
+        """Compile a graph so that each run claims its thread; see `Counterfoil.compile`."""
+        from counterfoil.langgraph.compile import compile_graph  # noqa: PLC0415 - needs LangGraph
+
+        return compile_graph(self.saver(), graph, **options)
+
+    async def run(
+        self,
+        graph: Any,
+        input: Any,  # noqa: A002 - LangGraph's name
+        /,
+        *,
+        thread_id: str,
+        tenant: str | None = None,
+        request_id: str | None = None,
+        workflow_id: str | None = None,
+        principal: str | None = None,
+        config: Mapping[str, Any] | None = None,
+        **options: Any,
+    ) -> Any:
+        """Run a compiled graph in a trusted context; see `Counterfoil.run`."""
+        from counterfoil.langgraph.running import managed  # noqa: PLC0415 - needs LangGraph
+
+        made = self.config(
+            thread_id=thread_id,
+            tenant=tenant,
+            request_id=request_id,
+            workflow_id=workflow_id,
+            principal=principal,
+            config=config,
+        )
+        return await managed(graph).ainvoke(input, made, **options)
+
+    def config(
+        self,
+        *,
+        thread_id: str,
+        tenant: str | None = None,
+        request_id: str | None = None,
+        workflow_id: str | None = None,
+        principal: str | None = None,
+        config: Mapping[str, Any] | None = None,
+    ) -> Any:
+        """Return a LangGraph configuration that carries the trusted context; see `Counterfoil.config`."""
+        from counterfoil.langgraph.running import make_config  # noqa: PLC0415 - needs LangGraph
+
+        trusted = Trusted(
+            tenant=tenant or "",
+            request_id=request_id,
+            workflow_id=workflow_id,
+            principal=principal,
+            thread_id=thread_id,
+        )
+        return make_config(self.desk, trusted, config)
+
+    def saver(self, *, tenant: str = "") -> CounterfoilSaver:
+        """Return a LangGraph checkpointer over this database; see `Counterfoil.saver`."""
+        from counterfoil.langgraph.saver import CounterfoilSaver  # noqa: PLC0415 - needs LangGraph
+
+        return CounterfoilSaver(self.desk, tenant=tenant)
 
     async def _transactional(self, job: Job) -> Receipt[Any]:
         seen = await self.store.read(lambda: ledger.look(job.request))

@@ -60,6 +60,10 @@ class AsyncSqliteStore:
     async def close(self) -> None:
         """Close all connections."""
         await asyncio.get_running_loop().run_in_executor(self._readers, self.store.close)
+        self.retire()
+
+    def retire(self) -> None:
+        """End the readers' threads; the connections belong to the blocking store."""
         self._readers.shutdown(wait=False)
 
     async def _submit(self, unit: Unit) -> Any:

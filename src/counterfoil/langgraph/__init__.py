@@ -1,1 +1,20 @@
-"""LangGraph graphs on top of the ledger: saver, node wrapper, checkpoint policy."""
+"""LangGraph graphs on top of the ledger: perform effects in nodes, mint ids, checkpoints under a claim.
+
+Needs the extra `langgraph`: pip install 'counterfoil[langgraph]'.
+"""
+
+from __future__ import annotations
+
+from counterfoil.errors import MissingExtra
+
+try:
+    import langgraph.graph  # noqa: F401 - whether it is installed
+except ModuleNotFoundError as missing:
+    raise MissingExtra(
+        f"counterfoil.langgraph needs {missing.name}, which is not installed: pip install 'counterfoil[langgraph]'"
+    ) from None
+
+from counterfoil.langgraph.mint import amint, mint
+from counterfoil.langgraph.perform import aperform, perform, retry_on
+
+__all__ = ["amint", "aperform", "mint", "perform", "retry_on"]

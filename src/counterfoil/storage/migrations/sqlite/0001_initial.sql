@@ -187,8 +187,7 @@ create table counterfoil_mint (
   name text not null,
   checkpoint_id text not null,
   task_id text not null,
-  nth integer not null,
   minted_id text not null,
   at integer not null,
-  primary key (tenant, thread_id, checkpoint_ns, name, checkpoint_id, task_id, nth)
+  primary key (tenant, thread_id, checkpoint_ns, name, checkpoint_id, task_id)
 ) strict, without rowid;

@@ -1,0 +1,133 @@
+"""Who may advance a thread: decisions over its row, and which place an id was minted at."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from counterfoil.core.states import ThreadState
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+LOOP = "loop"
+"""The source of checkpoints that a run made by finishing a step; forks and updates stay at their parent's place."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ThreadSnapshot:
+    """A thread's row as far as a claim needs it, with the database's time of reading."""
+
+    state: ThreadState
+    holder: str | None
+    lease_until: int
+    request_id: str | None
+    workflow_id: str | None
+    principal: str | None
+    now: int
+
+
+@dataclass(frozen=True, slots=True)
+class Free:
+    """The thread may be claimed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Taken:
+    """Another run owns the thread until `until`."""
+
+    holder: str
+    until: int
+
+
+@dataclass(frozen=True, slots=True)
+class OtherRequest:
+    """A run that goes on would change the trusted field `field` under the operations it already began."""
+
+    field: str
+
+
+ThreadDecision = Free | Taken | OtherRequest
+
+_KEPT = ("request_id", "workflow_id", "principal")
+
+
+def decide_thread(
+    row: ThreadSnapshot, *, known_dead: str | None, trusted: dict[str, str | None], goes_on: bool
+) -> ThreadDecision:
+    """Decide whether a run may claim a thread.
+
+    Args:
+        row: The thread.
+        known_dead: A holder whose process is certainly gone.
+        trusted: What the run gives for the trusted fields; None inherits.
+        goes_on: Whether the run continues what is there, rather than bringing new input: then its trusted fields may
+            not differ, or a re-entered node would perform its operations under other ids.
+    """
+    if row.state is ThreadState.RUNNING and row.now < row.lease_until and row.holder != known_dead:
+        return Taken(row.holder or "", row.lease_until)
+    for name in _KEPT if goes_on else ():
+        given, kept = trusted.get(name), getattr(row, name)
+        if given is not None and kept is not None and given != kept:
+            return OtherRequest(name)
+    return Free()
+
+
+@dataclass(frozen=True, slots=True)
+class Minted:
+    """An id and where it was minted."""
+
+    checkpoint_id: str
+    task_id: str
+    minted_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class Ancestor:
+    """A checkpoint of the line that leads here."""
+
+    checkpoint_id: str
+    source: str
+
+
+@dataclass(frozen=True, slots=True)
+class SameId:
+    """The very step minted it before it was interrupted: the id stays."""
+
+    minted_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class NewId:
+    """Nothing was minted here: a new id is right."""
+
+
+@dataclass(frozen=True, slots=True)
+class NeedsBranch:
+    """An id was minted in steps that this run has gone back behind."""
+
+
+MintDecision = SameId | NewId | NeedsBranch
+
+
+def decide_mint(
+    minted: Sequence[Minted], line: Sequence[Ancestor], *, checkpoint_id: str, task_id: str
+) -> MintDecision:
+    """Decide whether a step may mint an id of a name that may have been minted before.
+
+    An earlier one is fine if its step was finished on the line that leads here (a loop, the next turn): some
+    checkpoint that a run made stands between. Otherwise this run has gone back before it.
+    """
+    place = [ancestor.checkpoint_id for ancestor in line]
+    for mint in minted:
+        if (mint.checkpoint_id, mint.task_id) == (checkpoint_id, task_id):
+            return SameId(mint.minted_id)
+    for mint in minted:
+        if mint.checkpoint_id == checkpoint_id:
+            continue
+        if mint.checkpoint_id not in place:
+            return NeedsBranch()
+        since = line[: place.index(mint.checkpoint_id)]
+        if not any(ancestor.source == LOOP for ancestor in since):
+            return NeedsBranch()
+    return NewId()

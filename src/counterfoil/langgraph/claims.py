@@ -1,0 +1,181 @@
+"""Claim a thread before its first node, keep the claim by heartbeat, give it back at the end of the run."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import asynccontextmanager, contextmanager
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from langgraph.types import Command
+
+from counterfoil.core.workflows import OtherRequest, Taken
+from counterfoil.errors import CommitUnknown, StoreError, ThreadBusy, TrustedFieldMismatch
+from counterfoil.langgraph.context import CONF, KEY, Context, Run, conf_of, thread_of, unclaimed
+from counterfoil.liveness import is_dead
+from counterfoil.model import Trusted
+from counterfoil.storage.scripts import threads
+from counterfoil.storage.scripts.threads import Claimed, ThreadClaim, ThreadKey, ThreadRequest
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Iterator
+
+    from langchain_core.runnables import RunnableConfig
+    from langgraph.runtime import RunControl
+
+    from counterfoil.desk import Desk
+    from counterfoil.heartbeats import Beat
+
+LEASE_MS = 30_000
+"""How long a run's claim lasts without a heartbeat: how long the rescue of a run on another host waits."""
+
+
+@dataclass(frozen=True, slots=True)
+class Wish:
+    """A run that wants to begin."""
+
+    desk: Desk
+    context: Context
+    request: ThreadRequest
+
+    @classmethod
+    def of(cls, desk: Desk, config: RunnableConfig, run_input: Any) -> Wish:
+        """Return what a run with this configuration and input needs in order to claim its thread."""
+        context = unclaimed(config).get(KEY) or Context(desk, Trusted())
+        trusted = context.trusted
+        request = ThreadRequest(
+            key=ThreadKey(tenant=trusted.tenant, thread_id=thread_of(config)),
+            holder=f"{desk.holder}/{next(desk.entries)}",
+            lease=LEASE_MS,
+            trusted={
+                "request_id": trusted.request_id,
+                "workflow_id": trusted.workflow_id,
+                "principal": trusted.principal,
+            },
+            goes_on=run_input is None or isinstance(run_input, Command),
+        )
+        return cls(desk, context, request)
+
+    def over_the_dead(self, answer: ThreadClaim) -> Wish | None:
+        """Return the wish again where only a dead process stands in its way, else None."""
+        if isinstance(answer, Taken) and is_dead(answer.holder):
+            return replace(self, request=replace(self.request, known_dead=answer.holder))
+        return None
+
+    def granted(self, answer: ThreadClaim) -> tuple[Run, str | None]:
+        """Return the run that now owns the thread, and what it was parked on.
+
+        Raises:
+            ThreadBusy: another run owns it.
+            TrustedFieldMismatch: going on would change the ids of operations already begun.
+        """
+        key = self.request.key
+        match answer:
+            case Claimed(attempt=attempt, was_parked_on=parked, trusted=trusted):
+                kept = Trusted(tenant=key.tenant, thread_id=key.thread_id, **trusted)
+                return Run(Context(self.desk, kept), key, attempt), parked
+            case Taken(holder, until):
+                raise ThreadBusy(
+                    f"Thread {key.thread_id} is being run by {holder}. Nothing ran here. Try again when that run has"
+                    f" ended; if its process is gone, its claim ends by itself ({until} ms).",
+                    tenant=key.tenant,
+                    operation_id="",
+                    thread_id=key.thread_id,
+                    holder=holder,
+                    until=until,
+                )
+            case OtherRequest(field):
+                raise TrustedFieldMismatch(
+                    f"Thread {key.thread_id} waits under another {field}. Going on under this one would perform its"
+                    f" operations again under other ids. Leave {field} out to go on as before, or bring new input.",
+                    field=field,
+                )
+
+
+def claim_now(desk: Desk, config: RunnableConfig, run_input: Any) -> tuple[Run, str | None]:
+    """Claim a thread for a blocking run."""
+    wish = Wish.of(desk, config, run_input)
+    answer = _claim(wish)
+    if (again := wish.over_the_dead(answer)) is not None:
+        wish, answer = again, _claim(again)
+    return wish.granted(answer)
+
+
+def _claim(wish: Wish) -> ThreadClaim:
+    try:
+        return wish.desk.store.write(lambda: threads.claim(wish.request))
+    except CommitUnknown:
+        return wish.desk.store.read(lambda: threads.find_claim(wish.request))
+
+
+async def aclaim_now(desk: Desk, config: RunnableConfig, run_input: Any) -> tuple[Run, str | None]:
+    """Claim a thread for a run on an event loop."""
+    wish = Wish.of(desk, config, run_input)
+    answer = await _aclaim(wish)
+    if (again := wish.over_the_dead(answer)) is not None:
+        wish, answer = again, await _aclaim(again)
+    return wish.granted(answer)
+
+
+async def _aclaim(wish: Wish) -> ThreadClaim:
+    try:
+        return await wish.desk.async_store.write(lambda: threads.claim(wish.request))
+    except CommitUnknown:
+        return await wish.desk.async_store.read(lambda: threads.find_claim(wish.request))
+
+
+@contextmanager
+def owning(run: Run, control: RunControl) -> Iterator[None]:
+    """Keep a run's claim alive while it runs, and give it back at its end."""
+    beat = _beat(run, control)
+    failed = True
+    try:
+        yield
+        failed = False
+    finally:
+        beat.stop()
+        run.ended = True
+        try:
+            run.desk.store.write(lambda: _leave(run))
+        except StoreError:
+            if not failed:
+                raise
+
+
+@asynccontextmanager
+async def aowning(run: Run, control: RunControl) -> AsyncIterator[None]:
+    """Keep a run's claim alive while it runs on an event loop, and give it back at its end."""
+    beat = _beat(run, control)
+    failed = True
+    try:
+        yield
+        failed = False
+    finally:
+        beat.stop()
+        run.ended = True
+        try:
+            await asyncio.shield(run.desk.async_store.write(lambda: _leave(run)))
+        except StoreError:
+            if not failed:
+                raise
+
+
+def _leave(run: Run) -> Any:
+    return threads.leave(run.key, attempt=run.attempt, parked_on=run.parked[-1] if run.parked else None)
+
+
+def _beat(run: Run, control: RunControl) -> Beat:
+    """Renew the claim; where it is lost, ask the run to stop before its next node."""
+
+    def renew() -> bool:
+        held = run.desk.store.write(lambda: threads.renew(run.key, attempt=run.attempt, lease=LEASE_MS))
+        if not held:
+            control.request_drain("counterfoil: another run owns the thread")
+        return held
+
+    return run.desk.heartbeats.start(renew, lease_ms=LEASE_MS)
+
+
+def with_run(config: RunnableConfig, run: Run) -> RunnableConfig:
+    """Return a configuration that carries a run."""
+    return {**config, CONF: {**conf_of(config), KEY: run}}

@@ -1,0 +1,180 @@
+"""Compile a graph so that each run claims its thread first and every checkpoint is fenced."""
+
+from __future__ import annotations
+
+import warnings
+from copy import copy
+from dataclasses import replace
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+from langchain_core.runnables.config import ensure_config, merge_configs
+from langgraph.graph.state import CompiledStateGraph, StateGraph
+from langgraph.pregel import Pregel
+from langgraph.runtime import RunControl
+
+from counterfoil.errors import ExitDurability, InvalidArguments
+from counterfoil.langgraph.claims import aclaim_now, aowning, claim_now, owning, with_run
+from counterfoil.langgraph.context import Run, carried, conf_of
+from counterfoil.langgraph.nodes import wrapped
+from counterfoil.langgraph.parking import is_answer_to, refuse_answer
+from counterfoil.langgraph.policy import check_state
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Iterator
+
+    from langchain_core.runnables import RunnableConfig
+
+    from counterfoil.desk import Desk
+    from counterfoil.langgraph.saver import CounterfoilSaver
+
+DURABILITY = "sync"
+"""The only durability under which a run whose claim was lost is stopped before its next node."""
+
+
+def compile_graph(saver: CounterfoilSaver, graph: Any, **options: Any) -> Any:
+    """Compile a builder, or compile a compiled graph anew; the original is left as it is.
+
+    Raises:
+        InvalidArguments: it is none of the graphs that can be compiled.
+    """
+    compiled: Any
+    match graph:
+        case ManagedRuns():
+            return graph
+        case StateGraph():
+            compiled = managed_builder(graph).compile(checkpointer=saver, **options)
+        case CompiledStateGraph():
+            compiled = managed_builder(graph.builder).compile(checkpointer=saver, **(_options(graph) | options))
+        case Pregel():
+            compiled = graph.copy(update={"checkpointer": saver, **options})
+        case _:
+            raise InvalidArguments(
+                f"cf.compile takes a StateGraph builder, a compiled graph, an agent's graph or an @entrypoint, not"
+                f" {type(graph).__qualname__}."
+            )
+    base: type = type(compiled)
+    managed: Any = object.__new__(managed_class(base))
+    managed.__dict__.update(compiled.__dict__)
+    return managed
+
+
+def managed_builder(builder: StateGraph[Any, Any, Any, Any]) -> StateGraph[Any, Any, Any, Any]:
+    """Return a copy of a builder with its nodes wrapped."""
+    clone = copy(builder)
+    clone.nodes = {name: replace(spec, runnable=wrapped(name, spec.runnable)) for name, spec in builder.nodes.items()}  # type: ignore[arg-type]
+    return clone
+
+
+def _options(graph: CompiledStateGraph[Any, Any, Any, Any]) -> dict[str, Any]:
+    """Return what a graph was compiled with, apart from its checkpointer."""
+    return {
+        "interrupt_before": graph.interrupt_before_nodes,
+        "interrupt_after": graph.interrupt_after_nodes,
+        "debug": graph.debug,
+        "store": graph.store,
+        "cache": graph.cache,
+        "name": graph.name,
+    }
+
+
+class ManagedRuns:
+    """Claims around every way to run a graph or to change its state; mixed into the graph's own class."""
+
+    if TYPE_CHECKING:
+        checkpointer: Any
+        config: RunnableConfig | None
+
+    @property
+    def _desk(self) -> Desk:
+        desk: Desk = self.checkpointer.desk
+        return desk
+
+    def stream(self, input: Any, config: RunnableConfig | None = None, **options: Any) -> Iterator[Any]:  # noqa: A002 - the interface's name
+        """Claim the thread, then stream the graph's steps; the claim ends with the stream."""
+        config = self._whole(config)
+        if is_nested(config):
+            yield from super().stream(input, config, **options)  # type: ignore[misc]
+            return
+        options = prepared(input, options)
+        run, parked = claim_now(self._desk, config, input)
+        config = with_run(config, run)
+        with owning(run, options["control"]):
+            if is_answer_to(input, parked):
+                refuse_answer(run, input, parked, self.get_state(config))  # type: ignore[attr-defined]
+            yield from super().stream(input, config, **options)  # type: ignore[misc]
+
+    async def astream(self, input: Any, config: RunnableConfig | None = None, **options: Any) -> AsyncIterator[Any]:  # noqa: A002 - the interface's name
+        """Claim the thread, then stream the graph's steps; the claim ends with the stream."""
+        config = self._whole(config)
+        if is_nested(config):
+            async for chunk in super().astream(input, config, **options):  # type: ignore[misc]
+                yield chunk
+            return
+        options = prepared(input, options)
+        run, parked = await aclaim_now(self._desk, config, input)
+        config = with_run(config, run)
+        async with aowning(run, options["control"]):
+            if is_answer_to(input, parked):
+                refuse_answer(run, input, parked, await self.aget_state(config))  # type: ignore[attr-defined]
+            async for chunk in super().astream(input, config, **options):  # type: ignore[misc]
+                yield chunk
+
+    def bulk_update_state(self, config: RunnableConfig, supersteps: Any) -> RunnableConfig:
+        """Claim the thread, then change its state."""
+        config = self._whole(config)
+        if is_nested(config):
+            return super().bulk_update_state(config, supersteps)  # type: ignore[misc, no-any-return]
+        run, _ = claim_now(self._desk, config, None)
+        with owning(run, RunControl()):
+            return super().bulk_update_state(with_run(config, run), supersteps)  # type: ignore[misc, no-any-return]
+
+    async def abulk_update_state(self, config: RunnableConfig, supersteps: Any) -> RunnableConfig:
+        """Claim the thread, then change its state."""
+        config = self._whole(config)
+        if is_nested(config):
+            return await super().abulk_update_state(config, supersteps)  # type: ignore[misc, no-any-return]
+        run, _ = await aclaim_now(self._desk, config, None)
+        async with aowning(run, RunControl()):
+            return await super().abulk_update_state(with_run(config, run), supersteps)  # type: ignore[misc, no-any-return]
+
+    def _whole(self, config: RunnableConfig | None) -> RunnableConfig:
+        """Return the configuration with the graph's own and the surrounding run's in it."""
+        return ensure_config(merge_configs(self.config, config))
+
+
+@cache
+def managed_class(base: type) -> type:
+    """Return a graph class with the claims mixed in."""
+    return type(f"Managed{base.__name__}", (ManagedRuns, base), {"__module__": __name__, "__doc__": base.__doc__})
+
+
+def is_nested(config: RunnableConfig) -> bool:
+    """Say whether a graph runs inside a run that owns this very thread: as a subgraph, or called by a node."""
+    found = carried(config)
+    thread = str(conf_of(config).get("thread_id"))
+    return isinstance(found, Run) and not found.ended and found.key.thread_id == thread
+
+
+def prepared(run_input: Any, options: dict[str, Any]) -> dict[str, Any]:
+    """Return a run's options with the durability and control that managed runs need.
+
+    Raises:
+        ExitDurability: the caller asked for `durability="exit"`.
+        SecretInState: the input holds a credential.
+        StateNotStorable: the input would not come back equal.
+    """
+    durability = options.get("durability") or DURABILITY
+    if durability == "exit":
+        raise ExitDurability(
+            'This graph was run with durability="exit", which stores nothing before the end: after a crash no finished'
+            ' step would be known. Leave durability out: "sync" is the default here.'
+        )
+    if durability != DURABILITY:
+        warnings.warn(
+            f"durability={durability!r}: a run that lost its thread to another one may execute one more node before it"
+            ' is stopped. Leave durability out to have "sync".',
+            stacklevel=3,
+        )
+    check_state(run_input, "input -> $")
+    return {**options, "durability": durability, "control": options.get("control") or RunControl()}

@@ -1,0 +1,73 @@
+"""A managed run waits for an unknown outcome as for a person: it parks, and goes on when the outcome is settled."""
+
+from __future__ import annotations
+
+import hashlib
+from typing import TYPE_CHECKING, Any, NoReturn, TypeGuard
+
+from langgraph.errors import GraphInterrupt
+from langgraph.types import Command, Interrupt, StateSnapshot
+
+from counterfoil.errors import OutcomeUnknown, ThreadParked
+
+if TYPE_CHECKING:
+    from counterfoil.langgraph.context import Here, Run
+
+MARK = "counterfoil"
+OUTCOME_UNKNOWN = "outcome-unknown"
+
+
+def park(here: Here, error: OutcomeUnknown) -> NoReturn:
+    """Interrupt the run until the outcome is settled; without a claim raise the error itself.
+
+    The interrupt is raised as such and not asked for through `interrupt()`: it takes no resume value, so it cannot
+    use up an answer that a person gave to the node's own question.
+    """
+    if here.run is None:
+        raise error
+    here.run.parked.append(error.operation_id)
+    raise GraphInterrupt((Interrupt(value=_told(error), id=_interrupt_id(error)),)) from error
+
+
+def _told(error: OutcomeUnknown) -> dict[str, Any]:
+    return {
+        MARK: OUTCOME_UNKNOWN,
+        "operation_id": error.operation_id,
+        "case_id": error.case_id,
+        "ask_again_at": error.facts.get("ask_again_at"),
+        "message": error.message,
+        "next": "When it is settled, run the thread again with None as input.",
+    }
+
+
+def _interrupt_id(error: OutcomeUnknown) -> str:
+    return hashlib.sha256(f"{error.tenant}\0{error.operation_id}".encode()).hexdigest()[:32]
+
+
+def is_answer_to(run_input: Any, parked: str | None) -> TypeGuard[Command[Any]]:
+    """Say whether a run brings a resume value to a thread that is parked on an unknown outcome."""
+    return parked is not None and isinstance(run_input, Command) and run_input.resume is not None
+
+
+def refuse_answer(run: Run, answer: Command[Any], parked: str | None, state: StateSnapshot) -> None:
+    """Refuse a resume value for a thread that waits for nothing but an unknown outcome; it stays parked.
+
+    Raises:
+        ThreadParked: the value could only be taken for the answer to a question that nobody asked.
+    """
+    ours = {found.id for found in state.interrupts if is_ours(found)}
+    named = set(answer.resume) if isinstance(answer.resume, dict) else set()
+    if len(ours) < len(state.interrupts) and not named & ours:
+        return
+    run.parked.append(parked or "")
+    raise ThreadParked(
+        f"This thread waits for the outcome of operation {parked}, which is unknown. A resume value cannot settle that."
+        " Settle it (counterfoil review list) and run the thread again with None as input.",
+        tenant=run.key.tenant,
+        operation_id=parked,
+    )
+
+
+def is_ours(found: Interrupt) -> bool:
+    """Say whether an interrupt waits for an unknown outcome."""
+    return isinstance(found.value, dict) and found.value.get(MARK) == OUTCOME_UNKNOWN

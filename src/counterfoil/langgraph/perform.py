@@ -1,0 +1,86 @@
+"""Perform effects inside LangGraph: in nodes, tasks, tools and subgraphs, for the run that they belong to."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from counterfoil.aio.ledger import AsyncCounterfoil
+from counterfoil.errors import CounterfoilError, MintedHere, OutcomeUnknown, Retry, TenantMissing
+from counterfoil.langgraph.context import Here, locate
+from counterfoil.langgraph.mint import PREFIX
+from counterfoil.langgraph.parking import park
+from counterfoil.ledger import Counterfoil
+from counterfoil.storage.scripts import threads
+from counterfoil.storage.scripts.threads import ThreadKey
+
+if TYPE_CHECKING:
+    from counterfoil.effects import Effect
+    from counterfoil.model import Receipt
+    from counterfoil.storage.script import Maker
+
+T = TypeVar("T")
+
+
+def perform(effect: Effect[T], /, **arguments: Any) -> Receipt[T]:
+    """Perform an operation once, whatever re-enters this node; see `Counterfoil.perform`.
+
+    Tenant, request, workflow and principal come from the run. In a managed run an unknown outcome parks the run.
+
+    Raises:
+        NoActiveCounterfoil: there is no LangGraph run here, or it knows no Counterfoil.
+        TenantMissing: the run has no tenant.
+        MintedHere: an id is used in the step that minted it.
+        OperationError: the operation cannot go on now.
+    """
+    here = _ready(effect)
+    for question in _suspicions(here, effect, arguments):
+        _refuse_minted(effect, here.desk.store.read(question))
+    try:
+        return Counterfoil(here.desk).perform_as(effect, arguments, here.trusted, here.origin)
+    except OutcomeUnknown as error:
+        park(here, error)
+
+
+async def aperform(effect: Effect[T], /, **arguments: Any) -> Receipt[T]:
+    """Perform an operation once in an async node, task or tool; see `perform`."""
+    here = _ready(effect)
+    for question in _suspicions(here, effect, arguments):
+        _refuse_minted(effect, await here.desk.async_store.read(question))
+    try:
+        return await AsyncCounterfoil(here.desk).perform_as(effect, arguments, here.trusted, here.origin)
+    except OutcomeUnknown as error:
+        park(here, error)
+
+
+def retry_on(error: Exception) -> bool:
+    """Say whether an error of ours may simply be met by running the node again; for `RetryPolicy(retry_on=...)`."""
+    return isinstance(error, CounterfoilError) and error.retry is Retry.SAFE
+
+
+def _ready(effect: Effect[Any]) -> Here:
+    here = locate("perform")
+    if not here.trusted.tenant:
+        raise TenantMissing(
+            f"The effect {effect.name} was asked for in a run without a tenant. Start the run with cf.run(graph, input,"
+            " tenant='...', thread_id=...), or pass cf.config(tenant='...', thread_id=...) to graph.invoke."
+        )
+    return here
+
+
+def _suspicions(here: Here, effect: Effect[Any], arguments: dict[str, Any]) -> list[Maker[bool]]:
+    """Return a question for each key field whose value may have been minted in this very step."""
+    values = [arguments.get(name) for name in effect.key.fields]
+    minted = [value for value in values if isinstance(value, str) and value.startswith(PREFIX)]
+    origin = here.origin
+    key = ThreadKey(tenant=here.trusted.tenant, thread_id=origin.thread_id or "")
+    place = {"checkpoint_id": origin.checkpoint_id or "", "task_id": origin.task_id or ""}
+    return [lambda value=value: threads.is_minted_here(key, minted_id=value, **place) for value in minted]  # type: ignore[misc]
+
+
+def _refuse_minted(effect: Effect[Any], minted_here: bool) -> None:  # noqa: FBT001 - the answer to the question
+    if minted_here:
+        raise MintedHere(
+            f"The effect {effect.name} would use an id that this very step minted: if the step runs again before it"
+            " is finished, the id may be another one. Mint it in an earlier step, put it into the state, and perform"
+            " the effect in a later one."
+        )

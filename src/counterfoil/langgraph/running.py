@@ -1,0 +1,47 @@
+"""Enter a graph with a trusted context: what `cf.config` and `cf.run` do."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from counterfoil.core.templates import validate_id
+from counterfoil.errors import UnmanagedThread
+from counterfoil.langgraph.compile import ManagedRuns
+from counterfoil.langgraph.context import CONF, KEY, Context, conf_of
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from langchain_core.runnables import RunnableConfig
+
+    from counterfoil.desk import Desk
+    from counterfoil.model import Trusted
+
+
+def make_config(desk: Desk, trusted: Trusted, config: Mapping[str, Any] | None) -> RunnableConfig:
+    """Return a run's configuration with the trusted context in it.
+
+    Raises:
+        InvalidId: the thread id, tenant or another id cannot be stored.
+    """
+    validate_id("thread id", trusted.thread_id)
+    for kind, value in trusted.fields().items():
+        validate_id(kind, value)
+    made: Any = dict(config or {})
+    made[CONF] = {**conf_of(config), "thread_id": trusted.thread_id, KEY: Context(desk, trusted)}
+    whole: RunnableConfig = made
+    return whole
+
+
+def managed(graph: Any) -> Any:
+    """Return a graph that claims its threads.
+
+    Raises:
+        UnmanagedThread: it was not compiled by Counterfoil.
+    """
+    if not isinstance(graph, ManagedRuns):
+        raise UnmanagedThread(
+            f"cf.run takes a graph that Counterfoil compiled, not {type(graph).__qualname__}: without a claim two"
+            " workers could run one thread. Write: graph = cf.compile(builder)."
+        )
+    return graph

@@ -1,0 +1,397 @@
+"""The checkpointer: LangGraph's saver interface over Counterfoil's database, both colours from one object."""
+
+from __future__ import annotations
+
+import random
+from copy import copy
+from typing import TYPE_CHECKING, Any
+
+from langgraph.checkpoint.base import (
+    WRITES_IDX_MAP,
+    BaseCheckpointSaver,
+    ChannelVersions,
+    Checkpoint,
+    CheckpointMetadata,
+    CheckpointTuple,
+)
+
+from counterfoil.errors import ExitDurability, ReservedConfig, UnmanagedThread, VersionConflict
+from counterfoil.langgraph.context import CONF, KEY, Run, carried, conf_of, thread_of, unclaimed
+from counterfoil.langgraph.policy import check_metadata, check_state
+from counterfoil.langgraph.serde import ERROR_CHANNEL, StateSerializer
+from counterfoil.storage.scripts import checkpoints
+from counterfoil.storage.scripts.checkpoints import NEWEST, Encoded, NotOwner, Place, Stored
+from counterfoil.storage.scripts.threads import ThreadKey
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
+
+    from langchain_core.runnables import RunnableConfig
+
+    from counterfoil.desk import Desk
+    from counterfoil.storage.script import Maker, Script
+
+PAGE = 50
+"""Checkpoints that `list` reads at a time; nothing is held between two pages."""
+INLINE_CHARACTERS = 256
+"""A text up to this length rides in the checkpoint's own row; a row of its own would cost more than it saves."""
+_INLINE = (type(None), bool, int, float)
+_VERSION_WIDTH = 32
+
+
+class CounterfoilSaver(BaseCheckpointSaver[str]):
+    """A LangGraph checkpointer; `cf.saver()` makes it.
+
+    Compiled with `cf.compile` it fences: only the run that claimed a thread may write to it. Compiled plainly it is a
+    drop-in saver, and `perform` in nodes is protected by the ledger, under any durability but `exit`.
+    """
+
+    serde: StateSerializer
+
+    def __init__(self, desk: Desk, *, tenant: str = "") -> None:
+        super().__init__()
+        self.serde = StateSerializer()
+        self.desk = desk
+        self.tenant = tenant
+
+    def with_allowlist(self, extra_allowlist: Iterable[Any]) -> CounterfoilSaver:
+        """Return a copy that also reads these classes; what `LANGGRAPH_STRICT_MSGPACK` asks for at compile time."""
+        clone = copy(self)
+        clone.serde = self.serde.with_declared(extra_allowlist)
+        return clone
+
+    # --- reading ---------------------------------------------------------------------------------------------------
+
+    def get_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
+        """Return the addressed checkpoint, or the thread's newest by order of commit.
+
+        Raises:
+            ExitDurability: a run begins with `durability="exit"`.
+            UnmanagedThread: a run without a claim begins on a thread that Counterfoil manages.
+        """
+        return self._got(config, self.desk.store.read(self._get(config)))
+
+    async def aget_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
+        """Return the addressed checkpoint, or the thread's newest; see `get_tuple`."""
+        return self._got(config, await self.desk.async_store.read(self._get(config)))
+
+    def list(
+        self,
+        config: RunnableConfig | None,
+        *,
+        filter: dict[str, Any] | None = None,  # noqa: A002 - the interface's name
+        before: RunnableConfig | None = None,
+        limit: int | None = None,
+    ) -> Iterator[CheckpointTuple]:
+        """Yield checkpoints, the newest first, a page at a time."""
+        pages = Pages(self, config, filter, before, limit)
+        pages.start(self.desk.store.read(pages.first))
+        while pages.wanted:
+            yield from pages.take(self.desk.store.read(pages.next))
+
+    async def alist(
+        self,
+        config: RunnableConfig | None,
+        *,
+        filter: dict[str, Any] | None = None,  # noqa: A002 - the interface's name
+        before: RunnableConfig | None = None,
+        limit: int | None = None,
+    ) -> AsyncIterator[CheckpointTuple]:
+        """Yield checkpoints, the newest first, a page at a time."""
+        pages = Pages(self, config, filter, before, limit)
+        pages.start(await self.desk.async_store.read(pages.first))
+        while pages.wanted:
+            for found in pages.take(await self.desk.async_store.read(pages.next)):
+                yield found
+
+    # --- writing ---------------------------------------------------------------------------------------------------
+
+    def put(
+        self,
+        config: RunnableConfig,
+        checkpoint: Checkpoint,
+        metadata: CheckpointMetadata,
+        new_versions: ChannelVersions,
+    ) -> RunnableConfig:
+        """Store a checkpoint if its run owns the thread.
+
+        Raises:
+            VersionConflict: another run owns the thread by now.
+            UnmanagedThread: Counterfoil manages the thread and this run has no claim.
+            StateNotStorable: a value would not come back equal.
+            SecretInState: a value holds a credential.
+        """
+        self._accept(config, self.desk.store.write(self._put(config, checkpoint, metadata, new_versions)))
+        return self._address(config, checkpoint["id"])
+
+    async def aput(
+        self,
+        config: RunnableConfig,
+        checkpoint: Checkpoint,
+        metadata: CheckpointMetadata,
+        new_versions: ChannelVersions,
+    ) -> RunnableConfig:
+        """Store a checkpoint if its run owns the thread; see `put`."""
+        maker = self._put(config, checkpoint, metadata, new_versions)
+        self._accept(config, await self.desk.async_store.write(maker))
+        return self._address(config, checkpoint["id"])
+
+    def put_writes(
+        self, config: RunnableConfig, writes: Sequence[tuple[str, Any]], task_id: str, task_path: str = ""
+    ) -> None:
+        """Store a task's writes if its run owns the thread; raises as `put` does."""
+        self._accept(config, self.desk.store.write(self._put_writes(config, writes, task_id, task_path)))
+
+    async def aput_writes(
+        self, config: RunnableConfig, writes: Sequence[tuple[str, Any]], task_id: str, task_path: str = ""
+    ) -> None:
+        """Store a task's writes if its run owns the thread; raises as `put` does."""
+        maker = self._put_writes(config, writes, task_id, task_path)
+        self._accept(config, await self.desk.async_store.write(maker))
+
+    def delete_thread(self, thread_id: str) -> None:
+        """Delete a thread's checkpoints; its receipts stay."""
+        key = ThreadKey(tenant=self.tenant, thread_id=str(thread_id))
+        self.desk.store.write(lambda: checkpoints.delete_thread(key))
+
+    async def adelete_thread(self, thread_id: str) -> None:
+        """Delete a thread's checkpoints; its receipts stay."""
+        key = ThreadKey(tenant=self.tenant, thread_id=str(thread_id))
+        await self.desk.async_store.write(lambda: checkpoints.delete_thread(key))
+
+    def get_next_version(self, current: str | None, channel: None) -> str:
+        """Return the next version of a channel: a counter, and a random part that keeps two branches apart."""
+        del channel
+        number = int(str(current).partition(".")[0]) if current else 0
+        return f"{number + 1:0{_VERSION_WIDTH}}.{random.getrandbits(53):016x}"
+
+    # --- scripts and what comes back -------------------------------------------------------------------------------
+
+    def place(self, config: RunnableConfig) -> Place:
+        """Return the thread and namespace that a configuration addresses, in its run's tenant."""
+        found = carried(config)
+        if found is not None and found.desk is not self.desk:
+            raise ReservedConfig(
+                "This run's context was made by another Counterfoil than its checkpointer. Use cf.config and cf.saver"
+                " of the same one."
+            )
+        tenant = self.tenant if found is None else found.trusted.tenant
+        key = ThreadKey(tenant=tenant, thread_id=thread_of(config))
+        return Place(key=key, checkpoint_ns=str(conf_of(config).get("checkpoint_ns") or ""))
+
+    def _get(self, config: RunnableConfig) -> Maker[tuple[int | None, Stored | None]]:
+        conf, place = conf_of(config), self.place(config)
+        if "__pregel_runtime" in conf and conf.get("__pregel_durability") == "exit":
+            raise ExitDurability(
+                'This graph was run with durability="exit", which stores nothing before the end: after a crash no'
+                ' finished step would be known. Leave durability out, or pass "sync".'
+            )
+        return lambda: checkpoints.owner_and_get(place, conf.get("checkpoint_id"))
+
+    def _got(self, config: RunnableConfig, found: tuple[int | None, Stored | None]) -> CheckpointTuple | None:
+        owner, stored = found
+        begins = "__pregel_runtime" in conf_of(config)
+        if begins and owner is not None and not isinstance(carried(config), Run):
+            raise self._unmanaged(config)
+        return None if stored is None else self.loaded(config, stored)
+
+    def loaded(self, config: RunnableConfig, stored: Stored) -> CheckpointTuple:
+        """Return a stored checkpoint as LangGraph sees it."""
+        row = stored.row
+        body = self.serde.loads_typed((row["type"], row["body"]))
+        values = {r["channel"]: self.serde.loads_typed((r["type"], r["value"])) for r in stored.channels}
+        body["channel_values"] = {**body["channel_values"], **values}
+        writes = [(w["task_id"], w["channel"], self.serde.loads_typed((w["type"], w["value"]))) for w in stored.writes]
+        parent = row["parent_id"]
+        return CheckpointTuple(
+            config=self._at(config, row, row["checkpoint_id"]),
+            checkpoint=body,
+            metadata=self.serde.loads_typed((row["type"], row["metadata"])),
+            parent_config=self._at(config, row, parent) if parent else None,
+            pending_writes=writes,
+        )
+
+    def _put(
+        self,
+        config: RunnableConfig,
+        checkpoint: Checkpoint,
+        metadata: CheckpointMetadata,
+        new_versions: ChannelVersions,
+    ) -> Maker[NotOwner | None]:
+        place, run = self.place(config), carried(config)
+        inline, rows = _split(checkpoint["channel_values"], checkpoint["channel_versions"])
+        kept = _with_run_id(metadata, config)
+        check_metadata(kept)
+        kind, body = self.serde.dumps_typed({**checkpoint, "channel_values": inline})
+        columns = {
+            "checkpoint_id": checkpoint["id"],
+            "parent_id": conf_of(config).get("checkpoint_id"),
+            "source": metadata.get("source", ""),
+            "step": metadata.get("step", 0),
+            "run_id": kept.get("run_id"),
+            "type": kind,
+            "body": body,
+            "stored_channels": checkpoints.wanted_channels(rows),
+            "metadata": self.serde.dumps_typed(kept)[1],
+        }
+        values = {
+            (name, version): self._encoded(name, checkpoint["channel_values"][name])
+            for name, version in rows.items()
+            if name in new_versions
+        }
+        attempt = run.attempt if run is not None else None
+        return lambda: checkpoints.put(place, attempt=attempt, columns=columns, channels=values)
+
+    def _encoded(self, channel: str, value: Any) -> Encoded:
+        try:
+            return self.serde.dumps_typed(value)
+        except Exception as error:
+            error.add_note(f"in the state field {channel!r}")
+            raise
+
+    def _put_writes(
+        self, config: RunnableConfig, writes: Sequence[tuple[str, Any]], task_id: str, task_path: str
+    ) -> Maker[NotOwner | None]:
+        place, run = self.place(config), carried(config)
+        for channel, value in writes:
+            if channel != ERROR_CHANNEL:
+                check_state(value, f"$.{channel}")
+        rows = []
+        for number, (channel, value) in enumerate(writes):
+            kind, packed = self.serde.dumps_write(channel, value)
+            index = WRITES_IDX_MAP.get(channel, number)
+            rows.append({"idx": index, "channel": channel, "type": kind, "value": packed})
+        replace = all(channel in WRITES_IDX_MAP for channel, _ in writes)
+        task = {"task_id": task_id, "task_path": task_path}
+        attempt, checkpoint_id = run.attempt if run is not None else None, conf_of(config)["checkpoint_id"]
+        return lambda: checkpoints.put_writes(
+            place, attempt=attempt, checkpoint_id=checkpoint_id, task=task, writes=rows, replace=replace
+        )
+
+    def _accept(self, config: RunnableConfig, refused: NotOwner | None) -> None:
+        if refused is None:
+            return
+        run, thread = carried(config), thread_of(config)
+        if not isinstance(run, Run):
+            raise self._unmanaged(config)
+        raise VersionConflict(
+            f"This run no longer owns thread {thread} (it claimed attempt {run.attempt},"
+            f" {'attempt ' + str(refused.owner) + ' owns it now' if refused.owner else 'nobody owns it now'})."
+            " Its write was refused and nothing of it is stored; the run that took over goes on from the last"
+            " checkpoint.",
+            tenant=run.trusted.tenant,
+            operation_id="",
+            thread_id=thread,
+        )
+
+    def _unmanaged(self, config: RunnableConfig) -> UnmanagedThread:
+        return UnmanagedThread(
+            f"Thread {thread_of(config)} is managed: only a run that claimed it may go on. Compile the graph with"
+            " cf.compile(builder) and run it with cf.run(graph, input, tenant=..., thread_id=...)."
+        )
+
+    def _address(self, config: RunnableConfig, checkpoint_id: str) -> RunnableConfig:
+        place = self.place(config)
+        conf = {"thread_id": place.key.thread_id, "checkpoint_ns": place.checkpoint_ns}
+        return {CONF: {**conf, "checkpoint_id": checkpoint_id, **unclaimed(config)}}
+
+    def _at(self, config: RunnableConfig, row: Mapping[str, Any], checkpoint_id: str) -> RunnableConfig:
+        """Return where a checkpoint is; the runtime goes on with this configuration, so a claim stays in it."""
+        conf = {"thread_id": row["thread_id"], "checkpoint_ns": row["checkpoint_ns"]}
+        found = carried(config)
+        return {CONF: {**conf, "checkpoint_id": checkpoint_id, **({} if found is None else {KEY: found})}}
+
+
+def _split(values: Mapping[str, Any], versions: ChannelVersions) -> tuple[dict[str, Any], dict[str, str]]:
+    """Divide channel values into those that ride in the checkpoint's row and those that have one of their own."""
+    inline = {name: value for name, value in values.items() if name not in versions or _is_small(value)}
+    return inline, {name: str(versions[name]) for name in values if name not in inline}
+
+
+def _is_small(value: Any) -> bool:
+    kind = type(value)
+    return kind in _INLINE or (kind is str and len(value) <= INLINE_CHARACTERS)
+
+
+def _with_run_id(metadata: CheckpointMetadata, config: RunnableConfig) -> dict[str, Any]:
+    """Return the metadata to store: what the runtime made, and of the configuration only the run's id."""
+    kept: dict[str, Any] = dict(metadata)
+    for source in (config.get("metadata") or {}, conf_of(config)):
+        if "run_id" not in kept and source.get("run_id") is not None:
+            kept["run_id"] = str(source["run_id"])
+    return kept
+
+
+class Pages:
+    """A listing under way: where it is, and what of each page is wanted."""
+
+    def __init__(
+        self,
+        saver: CounterfoilSaver,
+        config: RunnableConfig | None,
+        wanted: dict[str, Any] | None,
+        before: RunnableConfig | None,
+        limit: int | None,
+    ) -> None:
+        self._saver = saver
+        self._config: RunnableConfig = config if config is not None else {CONF: {}}
+        self._conf = conf_of(config)
+        self._filter = wanted or {}
+        self._before = before
+        self._left = limit
+        self._seq = NEWEST
+        self._ended = False
+
+    @property
+    def wanted(self) -> bool:
+        """Say whether another page is wanted."""
+        return not self._ended and self._left != 0
+
+    def first(self) -> Script[int | None]:
+        """Return the script that finds where to begin."""
+        before = conf_of(self._before)
+        if not before.get("checkpoint_id"):
+            return _ready(NEWEST)
+        address: RunnableConfig = {CONF: {**self._conf, **before}}
+        return checkpoints.seq_of(self._saver.place(address), before["checkpoint_id"])
+
+    def start(self, seq: int | None) -> None:
+        """Begin below a seq; below nothing if there is no such checkpoint."""
+        self._seq = seq if seq is not None else 0
+
+    def next(self) -> Script[list[Stored]]:
+        """Return the script that reads the next page."""
+        found = carried(self._config)
+        tenant = self._saver.tenant if found is None else found.trusted.tenant
+        thread = self._conf.get("thread_id")
+        return checkpoints.page(
+            tenant,
+            thread_id=None if thread is None else str(thread),
+            checkpoint_ns=self._conf.get("checkpoint_ns"),
+            before=self._seq,
+            size=PAGE,
+        )
+
+    def take(self, page: Sequence[Stored]) -> Iterator[CheckpointTuple]:
+        """Yield what is wanted of a page."""
+        self._ended = len(page) < PAGE
+        for stored in page:
+            self._seq = stored.row["seq"]
+            found = self._saver.loaded(self._config, stored)
+            if self.wanted_of(stored, found) and self._left != 0:
+                self._left = None if self._left is None else self._left - 1
+                yield found
+        self._ended = self._ended or not page
+
+    def wanted_of(self, stored: Stored, found: CheckpointTuple) -> bool:
+        """Say whether a checkpoint is the addressed one and its metadata has what the filter asks for."""
+        checkpoint_id = self._conf.get("checkpoint_id")
+        if checkpoint_id and stored.row["checkpoint_id"] != checkpoint_id:
+            return False
+        return all(found.metadata.get(name) == value for name, value in self._filter.items())
+
+
+def _ready(value: int) -> Script[int | None]:
+    """Return a script that answers without asking the database."""
+    yield from ()
+    return value

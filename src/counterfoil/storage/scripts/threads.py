@@ -1,0 +1,192 @@
+"""Scripts that claim, renew and leave threads, and record minted ids."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from counterfoil.core.machine import advance
+from counterfoil.core.states import THREAD, ThreadEvent, ThreadState
+from counterfoil.core.workflows import (
+    Ancestor,
+    Free,
+    Minted,
+    NeedsBranch,
+    NewId,
+    OtherRequest,
+    SameId,
+    Taken,
+    ThreadSnapshot,
+    decide_mint,
+    decide_thread,
+)
+from counterfoil.storage.script import Row, Script, all_rows, one_row
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+_RUNNING = advance(THREAD, ThreadState.IDLE, ThreadEvent.CLAIMED)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ThreadKey:
+    """A thread's identity; the reserved empty tenant is for runs without one, where effects are refused."""
+
+    tenant: str
+    thread_id: str
+
+    @property
+    def params(self) -> dict[str, Any]:
+        """Return the key as parameters."""
+        return {"tenant": self.tenant, "thread_id": self.thread_id}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ThreadRequest:
+    """What a run needs in order to claim a thread; milliseconds."""
+
+    key: ThreadKey
+    holder: str
+    lease: int
+    trusted: dict[str, str | None]
+    goes_on: bool
+    known_dead: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Claimed:
+    """The run owns the thread under this attempt; the trusted fields are those that now hold for it."""
+
+    attempt: int
+    was_parked_on: str | None
+    trusted: dict[str, str | None]
+
+
+ThreadClaim = Claimed | Taken | OtherRequest
+
+
+def claim(request: ThreadRequest) -> Script[ThreadClaim]:
+    """Claim a thread before its first node, or say who owns it."""
+    new = yield from one_row(
+        "insert_claimed_thread",
+        **request.key.params,
+        state=_RUNNING,
+        holder=request.holder,
+        lease=request.lease,
+        **request.trusted,
+    )
+    if new is not None:
+        return _claimed(new, parked_on=None)
+    row = yield from one_row("get_thread", **request.key.params)
+    if row is None:
+        raise LookupError(f"thread {request.key.thread_id} vanished inside one transaction")
+    decision = decide_thread(
+        _snapshot(row), known_dead=request.known_dead, trusted=request.trusted, goes_on=request.goes_on
+    )
+    match decision:
+        case Free():
+            return (yield from _take(request, row))
+        case Taken() | OtherRequest():
+            return decision
+
+
+def find_claim(request: ThreadRequest) -> Script[ThreadClaim]:
+    """Look up whether a claim whose COMMIT nobody heard of took effect: then its holder is in the row."""
+    row = yield from one_row("get_thread", **request.key.params)
+    if row is not None and row["holder"] == request.holder:
+        return _claimed(row, parked_on=row["parked_on"])
+    return Taken(row["holder"] or "" if row else "", row["lease_until"] if row else 0)
+
+
+def _take(request: ThreadRequest, row: Row) -> Script[ThreadClaim]:
+    trusted = {name: value if value is not None else row[name] for name, value in request.trusted.items()}
+    taken = yield from one_row(
+        "take_thread_if_unmoved",
+        **request.key.params,
+        state=advance(THREAD, ThreadState(row["state"]), ThreadEvent.CLAIMED),
+        holder=request.holder,
+        lease=request.lease,
+        version=row["version"],
+        **trusted,
+    )
+    if taken is None:
+        return Taken("another run", row["now"] + request.lease)
+    return _claimed(taken, parked_on=row["parked_on"])
+
+
+def _claimed(row: Row, *, parked_on: str | None) -> Claimed:
+    trusted = {name: row[name] for name in ("request_id", "workflow_id", "principal")}
+    return Claimed(attempt=row["attempt"], was_parked_on=parked_on, trusted=trusted)
+
+
+def _snapshot(row: Row) -> ThreadSnapshot:
+    names = ("holder", "lease_until", "request_id", "workflow_id", "principal", "now")
+    return ThreadSnapshot(state=ThreadState(row["state"]), **{name: row[name] for name in names})
+
+
+def renew(key: ThreadKey, *, attempt: int, lease: int) -> Script[bool]:
+    """Extend a run's claim; say whether it still owns the thread."""
+    row = yield from one_row(
+        "renew_thread_if_claimed", **key.params, attempt=attempt, lease=lease, expected_state=_RUNNING
+    )
+    return row is not None
+
+
+def leave(key: ThreadKey, *, attempt: int, parked_on: str | None) -> Script[bool]:
+    """Give a thread back at the end of a run; False if another run owns it by now."""
+    event = ThreadEvent.RELEASED if parked_on is None else ThreadEvent.PARKED
+    row = yield from one_row(
+        "leave_thread_if_claimed",
+        **key.params,
+        attempt=attempt,
+        state=advance(THREAD, ThreadState.RUNNING, event),
+        parked_on=parked_on,
+        expected_state=_RUNNING,
+    )
+    return row is not None
+
+
+def advance_version(key: ThreadKey, *, attempt: int) -> Script[bool]:
+    """Raise the thread's version inside a checkpoint's transaction; False if this run no longer owns it."""
+    row = yield from one_row("advance_thread_if_claimed", **key.params, attempt=attempt, expected_state=_RUNNING)
+    return row is not None
+
+
+def owner(key: ThreadKey) -> Script[int | None]:
+    """Return the attempt that owns a managed thread (0 if none does), or None if the thread is not managed."""
+    row = yield from one_row("get_thread", **key.params)
+    if row is None:
+        return None
+    return int(row["attempt"]) if row["state"] == _RUNNING else 0
+
+
+def mint(
+    key: ThreadKey, *, name: str, place: dict[str, str], task_id: str, make: Callable[[], str]
+) -> Script[str | NeedsBranch]:
+    """Mint an id for this step, or return the one that it minted before it was interrupted."""
+    scope = {**key.params, "checkpoint_ns": place["checkpoint_ns"]}
+    rows = yield from all_rows("list_mints", **scope, name=name)
+    line = yield from all_rows("list_lineage", **scope, checkpoint_id=place["checkpoint_id"])
+    decision = decide_mint(
+        [Minted(row["checkpoint_id"], row["task_id"], row["minted_id"]) for row in rows],
+        [Ancestor(row["checkpoint_id"], row["source"]) for row in line],
+        checkpoint_id=place["checkpoint_id"],
+        task_id=task_id,
+    )
+    match decision:
+        case SameId(minted_id):
+            return minted_id
+        case NeedsBranch():
+            return decision
+        case NewId():
+            minted_id = make()
+            yield from one_row("insert_mint", **key.params, **place, name=name, task_id=task_id, minted_id=minted_id)
+            return minted_id
+
+
+def is_minted_here(key: ThreadKey, *, minted_id: str, checkpoint_id: str, task_id: str) -> Script[bool]:
+    """Say whether an id was minted in this very step."""
+    row = yield from one_row(
+        "get_mint", **key.params, minted_id=minted_id, checkpoint_id=checkpoint_id, task_id=task_id
+    )
+    return row is not None

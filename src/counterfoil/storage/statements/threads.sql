@@ -1,0 +1,122 @@
+-- name: insert_claimed_thread
+-- Begin a thread that nobody has run yet, already claimed.
+insert into counterfoil_thread (tenant, thread_id, state, attempt, version, holder, lease_until, request_id,
+  workflow_id, principal, created_at, updated_at)
+values (:tenant, :thread_id, :state, 1, 1, :holder, {now} + :lease, :request_id,
+  :workflow_id, :principal, {now}, {now})
+on conflict (tenant, thread_id) do nothing
+returning *, {now} as now;
+
+-- name: get_thread
+-- Read one thread, with the database's time.
+select *, {now} as now
+from counterfoil_thread
+where tenant = :tenant
+  and thread_id = :thread_id;
+
+-- name: take_thread_if_unmoved
+-- Claim a thread unless it moved since it was read.
+update counterfoil_thread
+set state = :state,
+  attempt = attempt + 1,
+  version = version + 1,
+  holder = :holder,
+  lease_until = {now} + :lease,
+  request_id = :request_id,
+  workflow_id = :workflow_id,
+  principal = :principal,
+  updated_at = {now}
+where tenant = :tenant
+  and thread_id = :thread_id
+  and version = :version
+returning *, {now} as now;
+
+-- name: renew_thread_if_claimed
+-- Heartbeat: extend a run's claim on its thread.
+update counterfoil_thread
+set lease_until = {now} + :lease
+where tenant = :tenant
+  and thread_id = :thread_id
+  and attempt = :attempt
+  and state = :expected_state
+returning lease_until;
+
+-- name: leave_thread_if_claimed
+-- Give a thread back: idle, or parked on an operation whose outcome is unknown.
+update counterfoil_thread
+set state = :state,
+  version = version + 1,
+  holder = null,
+  lease_until = 0,
+  parked_on = :parked_on,
+  updated_at = {now}
+where tenant = :tenant
+  and thread_id = :thread_id
+  and attempt = :attempt
+  and state = :expected_state
+returning version;
+
+-- name: advance_thread_if_claimed
+-- Raise a thread's version with a checkpoint, in its transaction, if this run still owns the thread.
+update counterfoil_thread
+set version = version + 1,
+  updated_at = {now}
+where tenant = :tenant
+  and thread_id = :thread_id
+  and attempt = :attempt
+  and state = :expected_state
+returning version;
+
+-- name: delete_thread_row
+-- Forget a thread; a run that still owns it is refused at its next write.
+delete from counterfoil_thread
+where tenant = :tenant
+  and thread_id = :thread_id
+returning version;
+
+-- name: insert_mint
+-- Record a minted id with the place where it was minted.
+insert into counterfoil_mint (tenant, thread_id, checkpoint_ns, name, checkpoint_id, task_id, minted_id, at)
+values (:tenant, :thread_id, :checkpoint_ns, :name, :checkpoint_id, :task_id, :minted_id, {now})
+returning minted_id;
+
+-- name: list_mints
+-- Read where ids of one name were minted in a thread.
+select checkpoint_id, task_id, minted_id
+from counterfoil_mint
+where tenant = :tenant
+  and thread_id = :thread_id
+  and checkpoint_ns = :checkpoint_ns
+  and name = :name;
+
+-- name: list_lineage
+-- Read a checkpoint's line of ancestors, itself first.
+with recursive line (checkpoint_id, parent_id, source, depth) as (
+  select checkpoint_id, parent_id, source, 0
+  from counterfoil_checkpoint
+  where tenant = :tenant
+    and thread_id = :thread_id
+    and checkpoint_ns = :checkpoint_ns
+    and checkpoint_id = :checkpoint_id
+  union all
+  select older.checkpoint_id, older.parent_id, older.source, line.depth + 1
+  from line
+  join counterfoil_checkpoint older
+    on older.tenant = :tenant
+    and older.thread_id = :thread_id
+    and older.checkpoint_ns = :checkpoint_ns
+    and older.checkpoint_id = line.parent_id
+)
+select checkpoint_id, parent_id, source
+from line
+order by depth;
+
+-- name: get_mint
+-- Say whether one step minted an id.
+select minted_id
+from counterfoil_mint
+where tenant = :tenant
+  and thread_id = :thread_id
+  and minted_id = :minted_id
+  and checkpoint_id = :checkpoint_id
+  and task_id = :task_id;
