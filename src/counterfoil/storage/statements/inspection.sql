@@ -1,0 +1,23 @@
+-- name: list_all_operations
+-- Read every operation, for those who judge a whole database; it scans.
+select *, {now} as now
+from counterfoil_operation
+order by seq;
+
+-- name: list_all_attempts
+-- Read every attempt; it scans.
+select *
+from counterfoil_attempt
+order by tenant, operation_id, attempt;
+
+-- name: list_all_cases
+-- Read every case; it scans.
+select *
+from counterfoil_case
+order by seq;
+
+-- name: list_all_evidence
+-- Read all evidence; it scans.
+select *
+from counterfoil_evidence
+order by seq;

@@ -1,0 +1,84 @@
+"""Every way through the ledger survives a crash at every point, in both colours."""
+
+import pytest
+
+from counterfoil.testing.crash import crash_at_each_point
+from counterfoil.testing.kills import kill_at_each_commit
+from counterfoil.testing.scenario import Scenario
+from tests.crash.scenarios import ALL, BY_NAME
+
+# How many points each must have at the least, so that no scenario passes by doing less than it says.
+POINTS = {
+    "opaque": 22,
+    "keyed": 22,
+    "queryable": 22,
+    "keyed-and-queryable": 22,
+    "refused": 22,
+    "not-sent": 22,
+    "timed-out": 28,
+    "cancelled": 24,
+    "two-tenants": 52,
+    "found": 22,
+    "absent": 42,
+    "absent-reviewed": 18,
+    "cannot-tell": 18,
+    "keyed-lost": 32,
+    "keyed-cannot-tell": 36,
+    "too-early": 18,
+    "key-expired": 28,
+    "key-expired-found": 36,
+    "taken-over-opaque": 22,
+    "taken-over-keyed": 36,
+    "taken-over-queryable": 54,
+    "late-opaque": 52,
+    "late-keyed": 62,
+    "late-queryable": 56,
+    "late-time-out": 62,
+    "verified": 14,
+    "verified-unknown": 26,
+    "transactional": 14,
+    "joined": 12,
+    "opened": 54,
+}
+
+
+def base(scenario: Scenario) -> str:
+    return scenario.name.partition("/")[0]
+
+
+@pytest.mark.parametrize("scenario", ALL, ids=lambda scenario: scenario.name)
+def test_a_crash_at_any_point_leaves_one_effect_and_one_receipt_or_an_honest_unknown(scenario: Scenario) -> None:
+    report = crash_at_each_point(scenario)
+    report.raise_if_violated()
+    assert len(report.points) >= POINTS[base(scenario)]
+    assert len(report.runs) > len(report.points)
+    assert set(report.states) == {state.value for state in scenario.may_end} or not scenario.operations
+
+
+def test_every_scenario_states_its_points_and_comes_in_both_colours() -> None:
+    assert {base(scenario) for scenario in ALL} == POINTS.keys()
+    blocking_only = {"joined", "taken-over-opaque"}  # a joined sqlite3 transaction is blocking
+    awaiting = {base(scenario) for scenario in ALL if scenario.name.endswith("/async")}
+    assert POINTS.keys() - awaiting == blocking_only
+
+
+KILLED = ("opaque", "keyed/async", "queryable", "transactional/async", "late-keyed/async", "joined")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", KILLED)
+def test_a_killed_process_leaves_the_same(name: str) -> None:
+    _kill(BY_NAME[name])
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("scenario", ALL, ids=lambda scenario: scenario.name)
+def test_a_killed_process_leaves_the_same_everywhere(scenario: Scenario) -> None:
+    _kill(scenario)
+
+
+def _kill(scenario: Scenario) -> None:
+    report = kill_at_each_commit(scenario)
+    report.raise_if_violated()
+    assert len(report.points) >= 1
+    assert [run.outcome for run in report.runs[1:]] == ["killed"] * len(report.points)
