@@ -144,6 +144,8 @@ ATTEMPT: Table[AttemptOutcome, AttemptEvent] = (
     Transition(_A.UNKNOWN, _V.RETURNED, _A.SUCCEEDED, "late reply, look-up or verdict"),
     Transition(_A.UNKNOWN, _V.NOT_SENT, _A.NOT_SENT, "late reply, look-up or verdict"),
     Transition(_A.UNKNOWN, _V.REFUSED, _A.REFUSED, "late reply"),
+    Transition(_A.NOT_SENT, _V.RETURNED, _A.SUCCEEDED, _LATE),
+    Transition(_A.REFUSED, _V.RETURNED, _A.SUCCEEDED, _LATE),
 )
 
 

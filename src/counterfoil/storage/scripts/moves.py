@@ -5,11 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from counterfoil.core.machine import advance
+from counterfoil.core.machine import advance, sources
 from counterfoil.core.states import CASE as CASE_TABLE
 from counterfoil.core.states import (
+    ATTEMPT,
     OPERATION,
     TERMINAL,
+    AttemptEvent,
     AttemptOutcome,
     CaseEvent,
     CaseKind,
@@ -34,6 +36,14 @@ class Outcome:
     evidence: bytes | None = None
     error_class: str | None = None
     error_text: str | None = None
+
+
+_ATTEMPT_EVENT = {
+    AttemptOutcome.SUCCEEDED: AttemptEvent.RETURNED,
+    AttemptOutcome.NOT_SENT: AttemptEvent.NOT_SENT,
+    AttemptOutcome.REFUSED: AttemptEvent.REFUSED,
+    AttemptOutcome.UNKNOWN: AttemptEvent.LOST,
+}
 
 
 def mark_lost(key: OperationKey, row: Row, *, reason: str) -> Script[Row | None]:
@@ -100,11 +110,13 @@ def settle_unmoved(
 
 
 def end_attempt(key: OperationKey, attempt: int, outcome: Outcome) -> Script[None]:
-    """Record what became of an attempt."""
+    """Record what became of an attempt, unless better is known of it: a time-out does not undo a look-up's proof."""
+    replaces = sources(ATTEMPT, _ATTEMPT_EVENT[outcome.outcome])
     yield from one_row(
-        "end_attempt",
+        "end_attempt_if_weaker",
         **key_params(key),
         attempt=attempt,
+        replaces=" ".join(f'"{each}"' for each in sorted(replaces)),
         outcome=outcome.outcome,
         error_class=outcome.error_class,
         error_text=outcome.error_text,

@@ -109,8 +109,8 @@ insert into counterfoil_attempt (tenant, operation_id, attempt, fence, holder, s
 values (:tenant, :operation_id, :attempt, :fence, :holder, :started_at, :deadline, :outcome)
 returning attempt;
 
--- name: end_attempt
--- Record what became of an attempt; a later proof replaces `unknown`.
+-- name: end_attempt_if_weaker
+-- Record what became of an attempt, unless better is known of it; `replaces` lists the outcomes that it may replace.
 update counterfoil_attempt
 set outcome = :outcome,
   ended_at = {now},
@@ -119,6 +119,7 @@ set outcome = :outcome,
 where tenant = :tenant
   and operation_id = :operation_id
   and attempt = :attempt
+  and :replaces like '%"' || outcome || '"%'
 returning attempt;
 
 -- name: insert_evidence
