@@ -11,6 +11,7 @@ from counterfoil.drivers.probes import Probe, no_probe
 from counterfoil.drivers.sqlite_open import BUSY_TIMEOUT_MS, connect, open_file
 from counterfoil.drivers.sqlite_run import Runner
 from counterfoil.drivers.sqlite_writer import Unit, Writer
+from counterfoil.errors import CommitUnknown
 from counterfoil.storage.migrator import Migrator
 
 if TYPE_CHECKING:
@@ -80,7 +81,11 @@ class SqliteStore:
         migrator = Migrator(self.dialect, self.path)
         if self.read(migrator.is_current):
             return
-        self.write_alone(lambda: migrator.migrate(upgrade=upgrade))
+        try:
+            self.write_alone(lambda: migrator.migrate(upgrade=upgrade))
+        except CommitUnknown:
+            if not self.read(migrator.is_current):
+                raise
 
     def close(self) -> None:
         """Close all connections; a call that is under way finishes first."""
