@@ -18,7 +18,7 @@ class Point(StrEnum):
 class Probe(Protocol):
     """What a driver calls at each point; what it raises there reaches the caller as if the point had failed."""
 
-    def __call__(self, point: Point, name: str) -> None:
+    def __call__(self, point: Point, name: str, /) -> None:
         """Do nothing, or interfere."""
         ...
 

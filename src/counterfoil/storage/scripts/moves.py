@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from counterfoil.core.machine import advance, sources
-from counterfoil.core.states import CASE as CASE_TABLE
 from counterfoil.core.states import (
     ATTEMPT,
     OPERATION,
@@ -20,6 +19,7 @@ from counterfoil.core.states import (
     OperationEvent,
     OperationState,
 )
+from counterfoil.core.states import CASE as CASE_TABLE
 from counterfoil.storage.script import Row, Script, one_row
 
 if TYPE_CHECKING:
