@@ -82,10 +82,11 @@ def fetch(connection: sqlite3.Connection, sql: str, params: Mapping[str, Any]) -
     cursor = connection.cursor()
     cursor.row_factory = None
     cursor.execute(sql, params)
-    if cursor.description is None:
+    found = cursor.fetchall()
+    if not found:
         return []
     names = [column[0] for column in cursor.description]
-    return [dict(zip(names, row, strict=True)) for row in cursor.fetchall()]
+    return [dict(zip(names, row, strict=True)) for row in found]
 
 
 def _run_user_code(connection: sqlite3.Connection, function: Any) -> Any:

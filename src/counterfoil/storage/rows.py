@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import asdict, fields
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from counterfoil import codec
@@ -26,6 +27,7 @@ _SUMMARY = (
 _FACTS = frozenset(field.name for field in fields(ProviderFacts))
 
 
+@cache
 def facts_text(facts: ProviderFacts) -> str:
     """Return a provider's declared facts as they are stored with an operation."""
     return json.dumps(asdict(facts), sort_keys=True, separators=(",", ":"))
