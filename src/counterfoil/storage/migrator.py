@@ -13,7 +13,7 @@ from counterfoil.errors import SchemaAltered, SchemaNewer, SchemaOutdated
 from counterfoil.storage.script import Row, Script, all_rows, ddl, one_row
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Collection, Sequence
 
 _FILE = re.compile(r"(\d{4})_(\w+)\.sql")
 _TABLE = """create table counterfoil_migration (
@@ -121,7 +121,7 @@ class Migrator:
             raise SchemaOutdated(
                 f"The database {self.path} is at schema {max(status.applied)}, this code needs"
                 f" {status.missing[-1].number}. Run: counterfoil db upgrade --url <url> (it keeps all rows), or read"
-                " what it would do with: counterfoil db sql."
+                " what it would do with: counterfoil db sql --missing."
             )
         if not status.applied and status.missing:
             yield from ddl(_TABLE)
@@ -163,10 +163,10 @@ def _altered(row: Row, known: Migration | None) -> bool:
     return known is not None and row["digest"] != known.digest
 
 
-def plain_sql(dialect: str) -> str:
-    """Return all migrations as one text for a database administrator to read or run."""
-    parts = [f"{_TABLE};"]
-    for m in migrations(dialect):
+def plain_sql(dialect: str, applied: Collection[int] = ()) -> str:
+    """Return the migrations that are not `applied` as one text for a database administrator to read or run."""
+    parts = [] if applied else [f"{_TABLE};"]
+    for m in (m for m in migrations(dialect) if m.number not in applied):
         parts.append(
             f"insert into counterfoil_migration (number, name, digest, applied_at)\n"
             f"values ({m.number}, '{m.name}', '{m.digest}', 0);"

@@ -51,8 +51,12 @@ class Ruling:
         """Return what becomes of the operation's last attempt."""
         match self.verdict:
             case Verdict.HAPPENED:
-                proof = {"receipt": self.receipt, "marker": self.marker, "evidence": self.evidence}
-                return Outcome(outcome=AttemptOutcome.SUCCEEDED, **proof)
+                return Outcome(
+                    outcome=AttemptOutcome.SUCCEEDED,
+                    receipt=self.receipt,
+                    marker=self.marker,
+                    evidence=self.evidence,
+                )
             case Verdict.DID_NOT_HAPPEN_CLOSE:
                 return Outcome(outcome=AttemptOutcome.NOT_SENT, error_text=f"closed by {self.by}: {self.reason}")
             case Verdict.DID_NOT_HAPPEN_RETRY | Verdict.NOTED:

@@ -1,0 +1,71 @@
+"""`counterfoil receipts`: the proof that an operation's effect happened."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from counterfoil.cli.session import Session, verb
+
+if TYPE_CHECKING:
+    from counterfoil.errors import OperationError
+    from counterfoil.model import OperationDetail
+
+
+@click.group()
+def command() -> None:
+    """Show the receipt of an operation."""
+
+
+@command.command()
+@click.argument("operation", metavar="OPERATION")
+@verb
+def show(session: Session, operation: str) -> None:
+    """Show the receipt of an operation; the exit code tells failed (1), running (7) and unknown (6) apart."""
+    import json
+
+    from counterfoil.cli.output import fields, plain, receipt_json, show_json, when
+
+    detail = session.one(operation)
+    if (receipt := detail.receipt) is None:
+        raise no_receipt(detail)
+    if session.as_json:
+        show_json(receipt_json(receipt))
+        return
+    fields(
+        (
+            ("operation", receipt.operation_id),
+            ("tenant", receipt.tenant),
+            ("effect", f"{receipt.effect} v{receipt.effect_version}"),
+            ("fingerprint", receipt.fingerprint),
+            ("attempt", receipt.attempt),
+            ("settled", when(receipt.settled_at)),
+            ("settled by", detail.operation.settled_by),
+            ("value", None if receipt.marker else json.dumps(plain(receipt.stored), ensure_ascii=False)),
+            ("unreadable", receipt.marker),
+            ("evidence", json.dumps(plain(receipt.evidence), ensure_ascii=False) if receipt.evidence else None),
+        )
+    )
+
+
+def no_receipt(detail: OperationDetail) -> OperationError:
+    """Say why there is no receipt, as the error that `perform` would raise."""
+    from counterfoil.core.reconcile import open_case
+    from counterfoil.core.states import OperationState
+    from counterfoil.errors import EffectNotSent, EffectRefused, OperationClosed, OperationInProgress, OutcomeUnknown
+    from counterfoil.operations import explained
+
+    operation, told, case = detail.operation, explained(detail), open_case(detail.cases)
+    kinds: dict[OperationState, type[OperationError]] = {
+        OperationState.FAILED: EffectRefused,
+        OperationState.UNKNOWN: OutcomeUnknown,
+        OperationState.IN_FLIGHT: OperationInProgress,
+        OperationState.PENDING: EffectNotSent,
+    }
+    return kinds.get(OperationState(operation.state), OperationClosed)(
+        " ".join(told.lines),
+        tenant=operation.tenant,
+        operation_id=operation.operation_id,
+        case_id=None if case is None else case.case_id,
+    )

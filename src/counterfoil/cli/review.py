@@ -1,0 +1,180 @@
+"""`counterfoil review`: the cases that a person must look at, and the verdicts on them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from counterfoil.cli.session import Session, verb
+
+if TYPE_CHECKING:
+    from counterfoil.core.states import Verdict
+    from counterfoil.model import Case, OperationDetail
+
+EMPTY = "Nothing waits for a person."
+
+
+@click.group()
+def command() -> None:
+    """List the cases a person must look at, show one, give a verdict."""
+
+
+@command.command("list")
+@click.option(
+    "--state", type=click.Choice(["open", "resolved", "settled", "all"]), default="open", show_default=True,
+    help="open: waits; resolved: a person gave a verdict; settled: evidence answered it.",
+)  # fmt: skip
+@click.option("--after", type=int, metavar="N", help="Go on after this case's number.")
+@click.option("--limit", type=int, default=50, show_default=True, help="Cases to show, at most 1000.")
+@verb
+def list_(session: Session, state: str, after: int | None, limit: int) -> None:
+    """List cases, the oldest first."""
+    from counterfoil.cli.output import case_json, note, say, show_json, table, when
+    from counterfoil.operations import check_limit
+    from counterfoil.reviews import case_state
+    from counterfoil.storage.scripts import reads
+
+    wanted, rows = case_state(None if state == "all" else state), check_limit(limit)
+    page = session.read(lambda: reads.list_cases(session.tenant, state=wanted, after=after or 0, limit=rows))
+    if session.as_json:
+        show_json([case_json(each) for each in page.items])
+        return
+    if not page.items:
+        say(EMPTY)
+        return
+    lines = [(c.case_id, c.tenant, c.operation_id, c.kind, c.state, when(c.opened_at), c.reason) for c in page.items]
+    table(["CASE", "TENANT", "OPERATION", "KIND", "STATE", "OPENED", "REASON"], lines)
+    if page.next is not None:
+        note(f"More: add --after {page.next}")
+
+
+@command.command()
+@click.argument("case", metavar="CASE")
+@verb
+def show(session: Session, case: str) -> None:
+    """Show a case with its operation, attempts and evidence, and the verdicts that it takes."""
+    from counterfoil.cli.ops import detail_json, show_history, show_operation
+    from counterfoil.cli.output import case_json, clean, say, show_json
+
+    found, detail = _case(session, case)
+    if session.as_json:
+        permitted = list(_permitted(found, detail))
+        show_json({**case_json(found), "permitted": permitted, "operation": detail_json(detail)})
+        return
+    say(clean(f"{found.case_id} is {found.state} (version {found.version}): {found.kind}; {found.reason}"))
+    if found.verdict is not None:
+        say(clean(f"{found.verdict_by} said {found.verdict}: {found.verdict_reason or 'no reason given'}"))
+    say()
+    show_operation(detail.operation)
+    show_history(detail)
+    say()
+    say(clean(_closing_line(found, detail)))
+
+
+def _closing_line(case: Case, detail: OperationDetail) -> str:
+    from counterfoil.core.explain import resolve_command
+    from counterfoil.core.states import CaseState, OperationState
+
+    if CaseState(case.state) is not CaseState.OPEN:
+        return f"Run: counterfoil explain {detail.operation.operation_id} --tenant {detail.operation.tenant}"
+    return f"Run: {resolve_command(case, OperationState(detail.operation.state))}"
+
+
+def _permitted(case: Case, detail: OperationDetail) -> tuple[Verdict, ...]:
+    from counterfoil.core.reconcile import permitted
+    from counterfoil.core.states import CaseKind, CaseState, OperationState
+
+    if CaseState(case.state) is not CaseState.OPEN:
+        return ()
+    return permitted(CaseKind(case.kind), OperationState(detail.operation.state))
+
+
+@command.command("open")
+@click.argument("operation", metavar="OPERATION")
+@verb
+def open_(session: Session, operation: str) -> None:
+    """Open the case of an operation whose claim ran out before anybody noticed, so that it can be judged."""
+    from counterfoil.cli.output import case_json, say, show_json
+    from counterfoil.reviews import Reviews
+
+    detail = session.one(operation)
+    case = Reviews(session.store).open(operation, tenant=detail.operation.tenant)
+    if session.as_json:
+        show_json(case_json(case))
+        return
+    say(f"{case.case_id} is open (version {case.version}). Run: counterfoil review show {case.case_id}")
+
+
+@command.command()
+@click.argument("case", metavar="CASE")
+@click.option("--happened", is_flag=True, help="The effect happened; needs --evidence.")
+@click.option("--did-not-happen", "did_not", is_flag=True, help="It did not; needs --retry or --close, and --reason.")
+@click.option("--noted", is_flag=True, help="Seen, for a case about an operation that is settled.")
+@click.option("--retry", is_flag=True, help="The next perform sends it again.")
+@click.option("--close", is_flag=True, help="It is never sent again.")
+@click.option("--evidence", metavar="TEXT", help="What shows it, such as the provider's id; becomes the receipt.")
+@click.option("--reason", default="", metavar="TEXT", help="How it is known.")
+@click.option("--by", metavar="NAME", help="Who gives the verdict; by default the operating-system user.")
+@click.option(
+    "--expect-version", type=int, required=True, metavar="N", help="The version of the case that you saw: review show."
+)
+@verb
+def resolve(session: Session, case: str, **given: Any) -> None:
+    """Give a verdict on a case. One verdict wins; whoever comes second is told who was first."""
+    from counterfoil.cli.output import case_json, clean, say, show_json
+    from counterfoil.reviews import Reviews
+
+    verdict = _verdict(given)
+    found, _ = _case(session, case)
+    after = Reviews(session.store).resolve(
+        case,
+        tenant=found.tenant,
+        verdict=verdict,
+        by=given["by"] or _user(),
+        reason=given["reason"],
+        evidence=given["evidence"],
+        expect_version=given["expect_version"],
+    )
+    if session.as_json:
+        show_json(case_json(after))
+        return
+    say(clean(f"recorded  {after.case_id}  verdict={after.verdict}  by={after.verdict_by}"))
+    say(clean(f"Run: counterfoil explain {after.operation_id} --tenant {after.tenant}"))
+
+
+def _verdict(given: dict[str, Any]) -> str:
+    """Return the verdict that the flags spell."""
+    chosen = tuple(name for name in ("happened", "did_not", "noted", "retry", "close") if given[name])
+    verdicts = {
+        ("happened",): "happened",
+        ("did_not", "retry"): "did_not_happen_retry",
+        ("did_not", "close"): "did_not_happen_close",
+        ("noted",): "noted",
+    }
+    if chosen not in verdicts:
+        raise click.UsageError(
+            "Give one verdict: --happened, --did-not-happen --retry, --did-not-happen --close, --noted."
+        )
+    return verdicts[chosen]
+
+
+def _user() -> str:
+    """Return the operating-system user; a container may have none by name."""
+    import getpass
+    import os
+
+    try:
+        return getpass.getuser()
+    except (OSError, KeyError):
+        return f"uid {os.getuid()}"
+
+
+def _case(session: Session, case_id: str) -> tuple[Case, OperationDetail]:
+    from counterfoil.reviewing import case_not_found
+    from counterfoil.storage.scripts import reads
+
+    found = session.read(lambda: reads.get_case(session.tenant, case_id))
+    if found is None:
+        raise case_not_found(case_id, session.tenant)
+    return found
