@@ -1,0 +1,72 @@
+"""Demonstrations that run on this machine."""
+
+from __future__ import annotations
+
+import json
+import sys
+from contextlib import nullcontext
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING
+
+import click
+
+from counterfoil.errors import Exit
+
+if TYPE_CHECKING:
+    from contextlib import AbstractContextManager
+
+    from counterfoil.demo.tickets import Row
+
+
+@click.group("demo")
+def command() -> None:
+    """Run a demonstration on this machine: no account, no cloud."""
+
+
+@command.command()
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object: rows, replay and versions.")
+@click.option(
+    "--keep",
+    metavar="FOLDER",
+    type=click.Path(file_okay=False, path_type=Path),
+    help="Keep the databases in this folder, which must be new or empty.",
+)
+@click.pass_context
+def tickets(ctx: click.Context, *, as_json: bool, keep: Path | None) -> None:
+    """Open tickets through kills, retries and resumes: plain LangGraph beside Counterfoil.
+
+    Ten everyday situations against a real HTTP ticket server in a process of its own, with really killed processes.
+    Both columns are the server's counts. Exit code 8 if one of Counterfoil's is not what it must be.
+    """
+    ctx.meta["counterfoil.json"] = as_json
+    from counterfoil.demo.tickets import play_all
+
+    with _folder(keep) as folder:
+        if sys.stderr.isatty():
+            click.echo("Playing ten situations in both columns, about ten seconds ...", err=True)
+        rows = play_all(Path(folder).absolute())
+    click.echo(_as_json(rows) if as_json else _as_text(rows, keep))
+    ctx.exit(Exit.DONE if all(row.keeps_promise for row in rows) else Exit.CHECK_FOUND)
+
+
+def _folder(keep: Path | None) -> AbstractContextManager[str | Path]:
+    if keep is None:
+        return TemporaryDirectory(prefix="counterfoil-demo-")
+    keep.mkdir(parents=True, exist_ok=True)
+    if any(keep.iterdir()):
+        # with an earlier run's receipts there nothing would be sent
+        raise click.BadParameter(f"{keep} is not empty.", param_hint="--keep")
+    return nullcontext(keep)
+
+
+def _as_json(rows: list[Row]) -> str:
+    from counterfoil.demo.showing import as_json
+
+    return json.dumps(as_json(rows), indent=2)
+
+
+def _as_text(rows: list[Row], keep: Path | None) -> str:
+    from counterfoil.demo.showing import as_text
+
+    return as_text(rows, kept=keep)

@@ -1,0 +1,1 @@
+"""Demonstrations that run on this machine: no account, no cloud."""

@@ -1,0 +1,137 @@
+"""Show a run of the ten situations: as a table for people, as plain data for programs."""
+
+import platform
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any, Final
+
+from counterfoil.demo.steps import Report
+from counterfoil.demo.tickets import Row
+
+PLAIN, MANAGED = "plain LangGraph", "with Counterfoil"
+TOTALS: Final = (
+    "The ticket server's own counts: for {requests} business requests plain LangGraph opened {plain} tickets,"
+    " Counterfoil {managed}{unknown}."
+)
+GRAPH: Final = Path(__file__).with_name("graph.py")
+_PACKAGES: Final = ("counterfoil", "langgraph", "langgraph-checkpoint", "langgraph-checkpoint-sqlite", "httpx")
+
+
+# --- for people -------------------------------------------------------------------------------------------------------
+
+
+def as_text(rows: Sequence[Row], *, kept: Path | None) -> str:
+    """Return the table, the totals, the replay lines, what broke its promise, and what to do next."""
+    broken = [_broken(row) for row in rows if not row.keeps_promise]
+    return "\n\n".join([table(rows), totals(rows), replay_lines(rows), *broken, what_next(kept)])
+
+
+def table(rows: Sequence[Row]) -> str:
+    """Return the aligned table."""
+    width = max(len(row.situation.title) for row in rows)
+    head = f"{'tickets opened, as the server counted':{width}}   {PLAIN}   {MANAGED}"
+    lines = [
+        f"{row.situation.title:{width}}   {row.plain.tickets:^{len(PLAIN)}}   {_cell(row):^{len(MANAGED)}}".rstrip()
+        for row in rows
+    ]
+    return "\n".join([head, "-" * len(head), *lines])
+
+
+def _cell(row: Row) -> str:
+    played = row.counterfoil
+    return f"{played.tickets} ({played.unknown} unknown)" if played.unknown else str(played.tickets)
+
+
+def totals(rows: Sequence[Row]) -> str:
+    """Return the totals as one sentence."""
+    unknown = sum(row.counterfoil.unknown for row in rows)
+    return TOTALS.format(
+        requests=sum(row.situation.requests for row in rows),
+        plain=sum(row.plain.tickets for row in rows),
+        managed=sum(row.counterfoil.tickets for row in rows),
+        unknown=f", with {unknown} outcome reported as unknown and never guessed" if unknown else "",
+    )
+
+
+def replay_lines(rows: Iterable[Row]) -> str:
+    """Return what happened in the node that asks a person after its POST."""
+    plain, managed = _replay_row(rows).replays().values()
+    return (
+        "A person is asked after the POST: node calls/tickets before/tickets after [ticket ids the node saw]\n"
+        f"  {PLAIN} {plain}, {MANAGED} {managed}"
+    )
+
+
+def what_next(kept: Path | None) -> str:
+    """Return what to do with the databases, and where the graph is."""
+    folder = kept or "FOLDER"
+    keep = "" if kept else "counterfoil demo tickets --keep FOLDER && "
+    look = "counterfoil ops list --url"
+    return (
+        f"Next: the operations and their receipts\n  {keep}{look} sqlite:///{folder}/counterfoil.db\n"
+        f"and the graph, with the one line that differs\n  {GRAPH}"
+    )
+
+
+def _broken(row: Row) -> str:
+    return (
+        f"NOT AS IT MUST BE: {row.situation.slug} must leave {row.situation.requests} and {row.situation.unknown}"
+        f" unknown, with runs that end {', '.join(row.situation.ends)}; its runs: {note(row.counterfoil.reports)}."
+    )
+
+
+# --- for programs -----------------------------------------------------------------------------------------------------
+
+
+def as_json(rows: Sequence[Row]) -> dict[str, Any]:
+    """Return the whole run as plain data."""
+    return {
+        "rows": [_row(row) for row in rows],
+        "replay": {column: asdict(details) for column, details in _replay_row(rows).replays().items()},
+        "versions": versions(),
+    }
+
+
+def _row(row: Row) -> dict[str, Any]:
+    return {
+        "situation": row.situation.slug,
+        "plain": row.plain.tickets,
+        "counterfoil": row.counterfoil.tickets,
+        "unknown": row.counterfoil.unknown,
+        "note": note(row.counterfoil.reports),
+    }
+
+
+def _replay_row(rows: Iterable[Row]) -> Row:
+    return next(row for row in rows if row.situation.slug == "interrupt-after-post")
+
+
+_SOURCES: Final[Mapping[str, str]] = {
+    "effect": "posted",
+    "lookup": "found by look-up",
+    "receipt": "answered from the receipt",
+}
+
+
+def note(reports: Iterable[Report]) -> str:
+    """Say in a few words how Counterfoil's runs went, one after another."""
+    return "; ".join(_told(report) for report in reports)
+
+
+def _told(report: Report) -> str:
+    case = f" on case {report.detail}" if report.end == "parked" and report.detail else ""
+    return ", ".join([*(_SOURCES.get(source, source) for source in report.sources), report.end + case])
+
+
+def versions() -> dict[str, str]:
+    """Return the versions of what took part."""
+    return {"python": platform.python_version(), **{name: _version(name) for name in _PACKAGES}}
+
+
+def _version(name: str) -> str:
+    try:
+        return version(name)
+    except PackageNotFoundError:  # run from a checkout
+        return "(not installed)"

@@ -1,0 +1,113 @@
+"""The table, the sentence and the exit code follow from the counts alone."""
+
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from counterfoil.cli.main import cli
+from counterfoil.demo import showing, tickets
+from counterfoil.demo.situations import SITUATIONS
+from counterfoil.demo.steps import Report
+from counterfoil.demo.tickets import Played, Row
+
+BY_SLUG = {situation.slug: situation for situation in SITUATIONS}
+WAITED = Report(end="waiting", calls=1, receipts=(1,), sources=("effect",))
+
+
+def played(*counts: int, ends: tuple[str, ...] = ("finished",)) -> Played:
+    return Played(counts=counts, reports=tuple(Report(end=end) for end in ends))
+
+
+def a_row(slug: str, plain: int, counterfoil: Played) -> Row:
+    return Row(situation=BY_SLUG[slug], plain=played(plain), counterfoil=counterfoil)
+
+
+def interrupted(*, after: int = 1, seen: int = 1, source: str = "receipt") -> Row:
+    again = Report(end="finished", calls=1, receipts=(seen,), sources=(source,))
+    plain = Report(end="finished", calls=1, receipts=(2,))
+    return Row(
+        situation=BY_SLUG["interrupt-after-post"],
+        plain=Played(counts=(1, 2), reports=(WAITED, plain)),
+        counterfoil=Played(counts=(1, after), reports=(WAITED, again)),
+    )
+
+
+PARKED = a_row("reply-lost-no-lookup", 3, Played(counts=(1,), reports=(Report(end="parked", detail="C-7"),)))
+LOST = a_row("reply-lost", 3, played(1))
+GOOD = [interrupted(), LOST, PARKED]
+
+
+def test_the_columns_are_aligned_and_an_unknown_is_shown_beside_its_count() -> None:
+    head, _, first, second, third = showing.table(GOOD).splitlines()
+    assert [line.index(count) for line, count in ((first, "2"), (second, "3"), (third, "3"))] == [
+        head.index(showing.PLAIN) + len(showing.PLAIN) // 2
+    ] * 3
+    assert first.endswith("1")
+    assert third.endswith("1 (1 unknown)")
+
+
+def test_the_totals_are_one_sentence() -> None:
+    assert showing.totals(GOOD).endswith(
+        "for 3 business requests plain LangGraph opened 8 tickets, Counterfoil 3, with 1 outcome reported as unknown"
+        " and never guessed."
+    )
+    assert showing.totals(GOOD[:2]).endswith("opened 5 tickets, Counterfoil 2.")
+
+
+def test_the_replay_names_calls_tickets_and_receipts() -> None:
+    assert "plain LangGraph 2/1/2 [1, 2], with Counterfoil 2/1/1 [1, 1]" in showing.as_text(GOOD, kept=None)
+
+
+def test_the_next_step_names_the_kept_database() -> None:
+    assert "sqlite:////tmp/kept/counterfoil.db" in showing.as_text(GOOD, kept=Path("/tmp/kept"))  # noqa: S108
+    assert "--keep FOLDER" in showing.as_text(GOOD, kept=None)
+    assert showing.GRAPH.is_file()
+
+
+def test_the_json_has_the_counts_and_what_the_runs_told() -> None:
+    told = showing.as_json(GOOD)
+    assert told["rows"][0] == {
+        "situation": "interrupt-after-post",
+        "plain": 2,
+        "counterfoil": 1,
+        "unknown": 0,
+        "note": "posted, waiting; answered from the receipt, finished",
+    }
+    assert told["rows"][2]["unknown"] == 1
+    assert told["rows"][2]["note"] == "parked on case C-7"
+    assert told["replay"]["plain"] == {"node_calls": 2, "before": 1, "after": 2, "receipts": (1, 2)}
+
+
+@pytest.mark.parametrize(
+    "row",
+    [
+        a_row("reply-lost", 3, played(2)),
+        a_row("reply-lost", 3, played(0)),
+        a_row("reply-lost", 3, played(1, ends=("failed",))),
+        a_row("reply-lost-no-lookup", 3, played(1)),
+        a_row("three-operations", 3, played(1, 2, 2, ends=("finished", "finished", "finished"))),
+        interrupted(after=2, seen=2, source="effect"),
+    ],
+    ids=["two", "none", "one but failed", "unknown was guessed", "one of three swallowed", "again after the answer"],
+)
+def test_a_broken_promise_is_named_and_exits_with_8(row: Row, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert not row.keeps_promise
+    monkeypatch.setattr(tickets, "play_all", lambda _folder: [interrupted(), row])
+    result = CliRunner().invoke(cli, ["demo", "tickets"])
+    assert result.exit_code == 8
+    assert f"NOT AS IT MUST BE: {row.situation.slug} " in result.output
+
+
+def test_kept_promises_exit_with_0(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tickets, "play_all", lambda _folder: GOOD)
+    result = CliRunner().invoke(cli, ["demo", "tickets"])
+    assert (result.exit_code, "NOT AS IT MUST BE" in result.output) == (0, False)
+
+
+def test_a_missing_extra_is_refused_with_the_line_to_install_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tickets, "find_spec", lambda _name: None)
+    result = CliRunner().invoke(cli, ["demo", "tickets"])
+    assert result.exit_code == 2
+    assert 'pip install "counterfoil[demo]"' in result.output
+    assert "missing-extra" in result.output

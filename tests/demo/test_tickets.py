@@ -1,0 +1,119 @@
+"""Run the real demo once, in a process of its own, and judge what the ticket server counted."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytestmark = pytest.mark.slow
+
+# (situation, plain, Counterfoil, unknown): what the server must have counted.
+COUNTS = [
+    ("killed-after-post", 2, 1, 0),
+    ("interrupt-after-post", 2, 1, 0),
+    ("reply-lost", 3, 1, 0),
+    ("reply-lost-no-lookup", 3, 1, 1),
+    ("later-node-fails", 2, 1, 0),
+    ("resumed-with-none", 1, 1, 0),
+    ("earlier-checkpoint", 2, 1, 0),
+    ("two-workers", 2, 1, 0),
+    ("other-payload", 2, 1, 0),
+    ("three-operations", 3, 3, 0),
+]
+
+# What Counterfoil's runs must have told: a right count alone could also come from a run that did nothing.
+NOTES = {
+    "killed-after-post": "killed; found by look-up, finished",
+    "interrupt-after-post": "posted, waiting; answered from the receipt, finished",
+    "reply-lost": "found by look-up, finished",
+    "later-node-fails": "posted, failed; answered from the receipt, finished",
+    "resumed-with-none": "posted, failed; finished",
+    "earlier-checkpoint": "posted, finished; answered from the receipt, finished",
+    "other-payload": "posted, finished; fingerprint-mismatch",
+    "three-operations": "posted, finished; posted, finished; posted, finished",
+}
+
+
+def demo(*arguments: str) -> subprocess.CompletedProcess[str]:
+    line = [sys.executable, "-m", "counterfoil", "demo", "tickets", *arguments]
+    return subprocess.run(line, capture_output=True, text=True, timeout=120, check=False)
+
+
+@pytest.fixture(scope="module")
+def kept(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("demo") / "kept"
+
+
+@pytest.fixture(scope="module")
+def done(kept: Path) -> subprocess.CompletedProcess[str]:
+    return demo("--json", "--keep", str(kept))
+
+
+@pytest.fixture(scope="module")
+def printed(done: subprocess.CompletedProcess[str]) -> dict[str, Any]:
+    assert done.returncode == 0, done.stdout + done.stderr
+    told: dict[str, Any] = json.loads(done.stdout)
+    return told
+
+
+@pytest.fixture(scope="module")
+def rows(printed: dict[str, Any]) -> dict[str, dict[str, Any]]:
+    return {row["situation"]: row for row in printed["rows"]}
+
+
+def test_nothing_is_said_on_standard_error(done: subprocess.CompletedProcess[str]) -> None:
+    assert done.stderr == ""
+
+
+def test_the_rows_are_the_ten_situations_in_order(rows: dict[str, dict[str, Any]]) -> None:
+    assert list(rows) == [slug for slug, *_ in COUNTS]
+
+
+@pytest.mark.parametrize(("slug", "plain", "counterfoil", "unknown"), COUNTS)
+def test_the_server_counted(
+    rows: dict[str, dict[str, Any]], slug: str, plain: int, counterfoil: int, unknown: int
+) -> None:
+    row = rows[slug]
+    assert (row["plain"], row["counterfoil"], row["unknown"]) == (plain, counterfoil, unknown)
+
+
+@pytest.mark.parametrize("slug", NOTES)
+def test_the_runs_ended(rows: dict[str, dict[str, Any]], slug: str) -> None:
+    assert rows[slug]["note"] == NOTES[slug]
+
+
+def test_an_unknown_outcome_parks_the_run_on_a_case(rows: dict[str, dict[str, Any]]) -> None:
+    assert rows["reply-lost-no-lookup"]["note"].startswith("parked on case ")
+
+
+def test_the_losing_worker_is_refused_before_any_node_ran(rows: dict[str, dict[str, Any]]) -> None:
+    first, *workers = rows["two-workers"]["note"].split("; ")
+    assert first == "effect-not-sent"
+    assert sorted(workers) == ["posted, finished", "thread-busy"]
+
+
+def test_the_replay_is_shown_for_both(printed: dict[str, Any]) -> None:
+    assert printed["replay"] == {
+        "plain": {"node_calls": 2, "before": 1, "after": 2, "receipts": [1, 2]},
+        "counterfoil": {"node_calls": 2, "before": 1, "after": 1, "receipts": [1, 1]},
+    }
+
+
+def test_the_versions_are_named(printed: dict[str, Any]) -> None:
+    assert printed["versions"].keys() >= {"python", "counterfoil", "langgraph", "langgraph-checkpoint-sqlite"}
+
+
+def test_the_databases_are_kept_on_request(done: subprocess.CompletedProcess[str], kept: Path) -> None:
+    assert done.returncode == 0
+    names = {path.name for path in kept.glob("*.db")}
+    assert names == {"counterfoil.db", *(f"plain-{slug}.db" for slug, *_ in COUNTS)}
+
+
+def test_a_folder_with_an_earlier_run_is_refused(done: subprocess.CompletedProcess[str], kept: Path) -> None:
+    assert done.returncode == 0
+    again = demo("--keep", str(kept))
+    assert again.returncode == 2
+    assert "is not empty" in again.stderr
