@@ -123,6 +123,11 @@ class Provider:
             raise LookupError("this provider cannot be asked")
         return self.lookup
 
+    @property
+    def has_async_lookup(self) -> bool:
+        """Say whether its look-up must be awaited."""
+        return inspect.iscoroutinefunction(self.lookup)
+
     def key_for(self, key: OperationKey) -> str:
         """Return the idempotency key for an operation: derived, so that it survives a restore, and short enough."""
         return provider_key(key, self.key_length)

@@ -16,7 +16,7 @@ from counterfoil.core.states import AttemptOutcome
 from counterfoil.core.unknown import AskProvider, Resend
 from counterfoil.effects import REGISTRY, Bound, Effect, EffectCall, answer_type
 from counterfoil.errors import CommitUnknown, InvalidLookupAnswer
-from counterfoil.model import Found, LookupAnswer, NotSent, OperationKey, Receipt, Refused
+from counterfoil.model import CannotTell, Found, LookupAnswer, NotSent, OperationKey, Receipt, Refused
 from counterfoil.storage import rows
 from counterfoil.storage.scripts import ledger
 from counterfoil.storage.scripts.ledger import (
@@ -86,7 +86,7 @@ class RunEffect:
     arguments: Mapping[str, Any]
     key: OperationKey
     granted: Granted
-    late: Callable[[Result], Any]
+    late: Callable[[Result], Maker[Any]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,7 +122,8 @@ class Job:
     effect: Effect[Any]
     bound: Bound
     request: Request
-    make_call: Callable[[int], EffectCall]
+    make_call: Callable[[Effect[Any], int], EffectCall]
+    went_back: bool = False
     asked: bool = False
     attempted: bool = False
     error: BaseException | None = None
@@ -132,9 +133,20 @@ class Job:
         """Return the operation's key."""
         return self.request.key
 
+    def call(self, attempt: int) -> EffectCall:
+        """Return what the effect or look-up is told."""
+        return self.make_call(self.effect, attempt)
+
+    def arguments(self, content: bytes, payload: bytes) -> Mapping[str, Any]:
+        """Return the arguments to send: the caller's own if they are what was stored, otherwise the stored ones."""
+        if content == self.request.content and not self.went_back:
+            return self.bound.arguments
+        return self.effect.rehydrate(payload)
+
     def go_on_as(self, begun: Effect[Any]) -> None:
         """Go on under the version that began the operation: an unsettled row goes only to that one."""
         self.effect = begun
+        self.went_back = True
         self.request = replace(self.request, effect_version=begun.version, facts=begun.facts)
 
 
@@ -156,7 +168,7 @@ def perform(job: Job) -> Protocol[Receipt[Any]]:  # noqa: C901 - one arm for eac
                 seen = yield from _look(job)
             case _ if _claimable(job, seen):
                 seen = yield from _claim(job)
-            case Seen(Unsettled(plan=AskProvider(asked_at)), row) if not job.asked:
+            case Seen(Unsettled(AskProvider(asked_at), expired=False), row) if not job.asked:
                 seen = yield from _ask(job, row, asked_at)
             case Seen(OtherVersion(stored)) if (begun := REGISTRY.find(job.effect.name, stored)) is not None:
                 job.go_on_as(begun)
@@ -209,16 +221,11 @@ def _claim_resend(job: Job, version: int) -> Protocol[Any]:
 def _attempt(job: Job, granted: Granted) -> Protocol[Any]:
     """Run the effect once and settle; what did not succeed goes back to be looked at."""
     job.attempted = True
-
-    def settle(late: Result) -> Any:
-        return ledger.settle(job.key, granted, outcome_of(job.effect, late))
-
-    call = job.make_call(granted.attempt)
-    result: Result = yield RunEffect(job.effect, call, _arguments(job, granted), job.key, granted, settle)
-    settled = yield from _settle(lambda: settle(result))
+    result: Result = yield from _run(job, granted)
+    settled = yield from _settle(settling(job, granted, result))
     job.error = None if isinstance(result, Returned) else result.error
-    if job.error is not None and not isinstance(job.error, Exception):
-        raise job.error
+    if isinstance(result, NeverStarted) or not isinstance(job.error, Exception | None):
+        _raise_own(job.error)
     match settled:
         case Settled(row) if isinstance(result, Returned):
             return rows.receipt(row, "effect")
@@ -230,6 +237,29 @@ def _attempt(job: Job, granted: Granted) -> Protocol[Any]:
             return (yield from _look(job))
 
 
+def _run(job: Job, granted: Granted) -> Protocol[Result]:
+    try:
+        arguments = job.arguments(granted.content, granted.payload)
+    except Exception as error:  # noqa: BLE001 - the claim is taken: that nothing was sent must be recorded
+        return NeverStarted(error)
+    result: Result = yield RunEffect(
+        job.effect, job.call(granted.attempt), arguments, job.key, granted, lambda late: settling(job, granted, late)
+    )
+    return result
+
+
+def settling(job: Job, granted: Granted, result: Result) -> Maker[Any]:
+    """Return the script that records a result; the user's code that it takes runs here, outside any transaction."""
+    outcome = outcome_of(job.effect, result)
+    return lambda: ledger.settle(job.key, granted, outcome)
+
+
+def _raise_own(error: BaseException | None) -> None:
+    """Raise what is the caller's own: its cancellation or interrupt, or what kept the effect from beginning."""
+    if error is not None and not isinstance(error, NotSent):
+        raise error
+
+
 def _settle(maker: Maker[Any]) -> Protocol[Settled | Late]:
     """Settle; a COMMIT nobody heard of is looked up by running the guarded write again, which then changes nothing."""
     settled: Settled | Late
@@ -238,13 +268,6 @@ def _settle(maker: Maker[Any]) -> Protocol[Settled | Late]:
     except CommitUnknown:
         settled = yield Write(maker)
     return settled
-
-
-def _arguments(job: Job, granted: Granted) -> Mapping[str, Any]:
-    """Return the arguments to send: the caller's own if they are what was stored, otherwise the stored ones."""
-    if granted.content == job.request.content:
-        return job.bound.arguments
-    return job.effect.rehydrate(granted.payload)
 
 
 def outcome_of(effect: Effect[Any], result: Result) -> Outcome:
@@ -262,9 +285,20 @@ def outcome_of(effect: Effect[Any], result: Result) -> Outcome:
 
 
 def _classified(effect: Effect[Any], error: BaseException) -> AttemptOutcome:
-    if effect.provider.classify is not None and (told := effect.provider.classify(error)) is not None:
+    told = _told(effect, error)
+    if told in {AttemptOutcome.NOT_SENT, AttemptOutcome.REFUSED, AttemptOutcome.UNKNOWN}:
         return told
     return classify(error, not_sent=effect.not_sent, refused=effect.refused)
+
+
+def _told(effect: Effect[Any], error: BaseException) -> AttemptOutcome | None:
+    """Ask the provider's classifier; one that fails itself says nothing."""
+    if effect.provider.classify is None:
+        return None
+    try:
+        return effect.provider.classify(error)
+    except Exception:  # noqa: BLE001 - the effect has ended: nothing may keep its outcome from being recorded
+        return AttemptOutcome.UNKNOWN
 
 
 def _class(error: BaseException) -> str:
@@ -275,7 +309,12 @@ def _text(error: BaseException) -> str | None:
     """Keep the words of an effect's author; a client library's message may quote the payload."""
     if not isinstance(error, NotSent | Refused) or not error.args:
         return None
-    return str(error.args[0])[:ERROR_TEXT].replace("\0", "\\0").encode("utf-8", "backslashreplace").decode()
+    return storable(str(error.args[0]))
+
+
+def storable(text: str) -> str:
+    """Return words for people as any database can hold them."""
+    return text[:ERROR_TEXT].replace("\0", "\\0").encode("utf-8", "backslashreplace").decode()
 
 
 # --- look-up ---------------------------------------------------------------------------------------------------------
@@ -283,9 +322,7 @@ def _text(error: BaseException) -> str | None:
 
 def _ask(job: Job, row: Any, asked_at: int) -> Protocol[Any]:
     job.asked = True
-    lookup = job.effect.provider.asking
-    call = job.make_call(row["attempt"])
-    answer = checked_answer(job.effect, (yield RunLookup(lookup, call, job.bound.arguments)))
+    answer = yield from ask(job, row)
     found = found_outcome(job.effect, answer) if isinstance(answer, Found) else None
 
     def maker() -> Any:
@@ -295,6 +332,15 @@ def _ask(job: Job, row: Any, asked_at: int) -> Protocol[Any]:
         return (yield Write(maker))
     except CommitUnknown:
         return LostRace()
+
+
+def ask(job: Job, row: Row) -> Protocol[LookupAnswer]:
+    """Ask the provider about the last attempt, with the stored arguments as long as they are kept."""
+    arguments = job.bound.arguments
+    if row["payload"] is not None:
+        arguments = job.arguments(row["content_digest"], row["payload"])
+    told = yield RunLookup(job.effect.provider.asking, job.call(row["attempt"]), arguments)
+    return checked_answer(job.effect, told)
 
 
 def checked_answer(effect: Effect[Any], answer: Any) -> LookupAnswer:
@@ -308,13 +354,13 @@ def checked_answer(effect: Effect[Any], answer: Any) -> LookupAnswer:
             f"The look-up of effect {effect.name} returned {type(answer).__name__}. Return Found(value), Absent() or"
             " CannotTell(): only these say whether the effect happened."
         )
-    return known
+    return CannotTell(storable(str(known.reason))) if isinstance(known, CannotTell) else known
 
 
 def found_outcome(effect: Effect[Any], found: Found) -> Outcome:
     """Return what is to be stored of an effect that a look-up found."""
     encoded = codec.encode_receipt(found.value, redact=effect.redact)
-    evidence = codec.encode_receipt(dict(found.evidence), redact=effect.redact)
+    evidence = codec.encode_receipt(found.evidence, redact=effect.redact)
     return Outcome(
         outcome=AttemptOutcome.SUCCEEDED, receipt=encoded.body, marker=encoded.marker, evidence=evidence.body
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 import random
 import threading
 import time
@@ -11,9 +12,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, assert_never
 
 from counterfoil.active import inside
-from counterfoil.errors import AsyncEffectInSync
+from counterfoil.errors import AsyncEffectInSync, UsageError
 from counterfoil.liveness import is_dead
-from counterfoil.model import CannotTell
+from counterfoil.model import CannotTell, NotSent
 from counterfoil.performing import (
     AskLiveness,
     NeverStarted,
@@ -59,6 +60,50 @@ class Waiting:
         return min(pause * random.uniform(0.5, 1.0), self._until - now)  # noqa: S311 - jitter, no secret
 
 
+@dataclass(slots=True)
+class Entry:
+    """One caller under way: how long it waits, since when it can hold a claim, and whether it was cancelled."""
+
+    waiting: Waiting
+    wrote_at: float = 0.0
+    cancelled: asyncio.CancelledError | None = None
+
+    def writes(self) -> None:
+        """Note that a transaction begins now: a claim that it takes is no older."""
+        self.wrote_at = uptime()
+
+    def is_late(self, step: RunEffect) -> bool:
+        """Say whether the claim's lease ran out before its effect began, as after a stop or sleep of the machine."""
+        return uptime() - self.wrote_at >= step.effect.facts.lease / 1000
+
+    def raise_if_cancelled(self) -> None:
+        """Let a cancellation take effect that came at a time when it could not."""
+        if self.cancelled is not None:
+            raise self.cancelled
+
+    async def to_the_end(self, work: Coroutine[Any, Any, T]) -> T:
+        """Await a transaction to its end, keeping a cancellation that comes meanwhile for later."""
+        task = asyncio.ensure_future(work)
+        while not task.done():
+            try:
+                await asyncio.shield(task)
+            except asyncio.CancelledError as error:
+                self.cancelled = error
+            except Exception:  # noqa: BLE001 - `result` below raises it
+                break
+        return task.result()
+
+
+def uptime() -> float:
+    """Return seconds since boot, those included in which the machine slept or this process was stopped."""
+    return time.clock_gettime(time.CLOCK_BOOTTIME) if hasattr(time, "CLOCK_BOOTTIME") else time.monotonic()
+
+
+def too_late() -> NeverStarted:
+    """Return the result of an effect that must not begin, since another worker may have taken over."""
+    return NeverStarted(NotSent("the claim's lease ran out before the effect began"))
+
+
 class Feed(Generic[T]):
     """A protocol under way: what the last step answered or raised goes in, the next step comes out."""
 
@@ -100,18 +145,21 @@ class Runner:
 
     def run(self, protocol: Protocol[T], *, wait_ms: int) -> T:
         """Consume the steps to the end."""
-        waiting, feed = Waiting(wait_ms), Feed(protocol)
+        entry, feed = Entry(Waiting(wait_ms)), Feed(protocol)
         while (step := feed.next()) is not None:
             with feed.step() as answer:
-                answer(self._do(step, waiting))
+                answer(self._do(step, entry))
         return feed.result
 
-    def _do(self, step: Step, waiting: Waiting) -> Any:
+    def _do(self, step: Step, entry: Entry) -> Any:
         match step:
             case Read(maker):
                 return self._store.read(maker)
             case Write(maker):
+                entry.writes()
                 return self._store.write(maker)
+            case RunEffect() if entry.is_late(step):
+                return too_late()
             case RunEffect():
                 with beating(self._heartbeats, self._store, step):
                     return call_effect(step)
@@ -120,17 +168,12 @@ class Runner:
             case AskLiveness(holder):
                 return is_dead(holder)
             case Pause():
-                return self._pause(waiting)
+                return self._pause(entry.waiting)
             case _:
                 assert_never(step)
 
     @staticmethod
     def _lookup(step: RunLookup) -> Any:
-        if asyncio.iscoroutinefunction(step.function):
-            raise AsyncEffectInSync(
-                "An async look-up cannot be asked through the blocking form. Write: await cf.perform(...) with an"
-                " AsyncCounterfoil, or a blocking look-up."
-            )
         with inside("a look-up"):
             return answered(lambda: step.function(step.call, **step.arguments))
 
@@ -146,15 +189,28 @@ def call_effect(step: RunEffect) -> Result:
     """Call a blocking effect; whatever it raises is its result."""
     with inside(f"effect {step.effect.name}"):
         try:
-            return Returned(step.effect.function(step.call, **step.arguments))
+            return Returned(_plain(step, step.effect.function(step.call, **step.arguments)))
         except BaseException as error:  # noqa: BLE001 - the outcome must be recorded before anything else
             return Raised(error)
+
+
+def _plain(step: RunEffect, value: Any) -> Any:
+    """Refuse a coroutine in place of a result: a function that hides one is not known to be async."""
+    if not inspect.iscoroutine(value):
+        return value
+    value.close()
+    raise AsyncEffectInSync(
+        f"The effect {step.effect.name} returned a coroutine that nobody awaits. Declare it with async def, also where"
+        " a decorator wraps it."
+    )
 
 
 def answered(ask: Callable[[], Any]) -> Any:
     """Ask the provider; one that cannot be reached cannot tell."""
     try:
         return ask()
+    except UsageError:
+        raise  # the look-up's own code is wrong, which is no answer of the provider
     except Exception as error:  # noqa: BLE001 - whatever went wrong, it answered nothing
         return CannotTell(type(error).__qualname__)
 
@@ -186,22 +242,30 @@ class AsyncRunner:
 
     async def run(self, protocol: Protocol[T], *, wait_ms: int) -> T:
         """Consume the steps to the end; transactions are finished even when the caller is cancelled meanwhile."""
-        entry, feed = Entry(Waiting(wait_ms)), Feed(protocol)
+        entry = Entry(Waiting(wait_ms))
+        try:
+            return await self._steps(Feed(protocol), entry)
+        finally:
+            entry.raise_if_cancelled()
+
+    async def _steps(self, feed: Feed[T], entry: Entry) -> T:
         while (step := feed.next()) is not None:
             with feed.step() as answer:
                 answer(await self._do(step, entry))
-        entry.raise_if_cancelled()
         return feed.result
 
     async def _do(self, step: Step, entry: Entry) -> Any:
         match step:
             case Write(maker):
+                entry.writes()
                 return await entry.to_the_end(self._store.write(maker))
             case RunEffect() if entry.cancelled is not None:
                 return NeverStarted(entry.cancelled)
+            case RunEffect() if entry.is_late(step):
+                return too_late()
             case RunEffect():
                 with beating(self._heartbeats, self._blocking, step):
-                    return await self._effect(step)
+                    return await self._effect(step, entry)
             case _:
                 entry.raise_if_cancelled()
                 return await self._ask(step, entry.waiting)
@@ -221,13 +285,13 @@ class AsyncRunner:
             case _:
                 assert_never(step)
 
-    async def _effect(self, step: RunEffect) -> Result:
+    async def _effect(self, step: RunEffect, entry: Entry) -> Result:
+        if not step.effect.is_async:
+            return await Thread(step, self._blocking).result(entry)
         try:
             async with asyncio.timeout(step.call.time_limit):
-                if step.effect.is_async:
-                    with inside(f"effect {step.effect.name}"):
-                        return Returned(await step.effect.function(step.call, **step.arguments))
-                return await Thread(step, self._blocking).result()
+                with inside(f"effect {step.effect.name}"):
+                    return Returned(await step.effect.function(step.call, **step.arguments))
         except BaseException as error:  # noqa: BLE001 - the outcome must be recorded before anything else
             return Raised(error)
 
@@ -235,36 +299,14 @@ class AsyncRunner:
     async def _lookup(step: RunLookup) -> Any:
         with inside("a look-up"):
             try:
-                if asyncio.iscoroutinefunction(step.function):
-                    return await step.function(step.call, **step.arguments)
-                return await asyncio.to_thread(step.function, step.call, **step.arguments)
+                async with asyncio.timeout(step.call.time_limit):
+                    if inspect.iscoroutinefunction(step.function):
+                        return await step.function(step.call, **step.arguments)
+                    return await asyncio.to_thread(step.function, step.call, **step.arguments)
+            except UsageError:
+                raise  # the look-up's own code is wrong, which is no answer of the provider
             except Exception as error:  # noqa: BLE001 - whatever went wrong, it answered nothing
                 return CannotTell(type(error).__qualname__)
-
-
-@dataclass(slots=True)
-class Entry:
-    """One awaiting caller: how long it waits, and whether it was cancelled while a transaction had to be finished."""
-
-    waiting: Waiting
-    cancelled: asyncio.CancelledError | None = None
-
-    def raise_if_cancelled(self) -> None:
-        """Let a cancellation take effect that came at a time when it could not."""
-        if self.cancelled is not None:
-            raise self.cancelled
-
-    async def to_the_end(self, work: Coroutine[Any, Any, T]) -> T:
-        """Await a transaction to its end, keeping a cancellation that comes meanwhile for later."""
-        task = asyncio.ensure_future(work)
-        while not task.done():
-            try:
-                await asyncio.shield(task)
-            except asyncio.CancelledError as error:
-                self.cancelled = error
-            except Exception:  # noqa: BLE001 - `result` below raises it
-                break
-        return task.result()
 
 
 class Thread:
@@ -274,23 +316,46 @@ class Thread:
         self._step = step
         self._store = store
         self._mutex = threading.Lock()
+        self._began = False
         self._left = False
-        self._over = False
+        self._over: Result | None = None
 
-    async def result(self) -> Result:
-        """Run it in a thread and wait; when that is cut short, leave the rest to the thread."""
+    async def result(self, entry: Entry) -> Result:
+        """Run it in a thread and wait, no longer than its time limit or until the caller is cancelled."""
         try:
-            return await asyncio.to_thread(self._call)
-        except asyncio.CancelledError:
-            with self._mutex:
-                self._left = not self._over
-            raise
+            async with asyncio.timeout(self._step.call.time_limit):
+                return await asyncio.to_thread(self._call)
+        except BaseException as error:  # noqa: BLE001 - the outcome must be recorded before anything else
+            if isinstance(error, asyncio.CancelledError):
+                entry.cancelled = error
+            return self._leave(error)
+
+    def _leave(self, error: BaseException) -> Result:
+        """Stop waiting: keep what is known by now, and leave the rest to the thread."""
+        with self._mutex:
+            self._left = True
+            if self._over is not None:
+                return self._over
+            if self._began:
+                return Raised(error)
+        late = isinstance(error, TimeoutError)
+        return NeverStarted(NotSent("no thread was free within the time limit") if late else error)
 
     def _call(self) -> Result:
+        if not self._begin():
+            return NeverStarted(NotSent("nobody waits for it any more"))
         result = call_effect(self._step)
-        with self._mutex:
-            self._over = True
-            late = self._left
-        if late:
-            self._store.write(lambda: self._step.late(result))
+        if self._end(result):
+            self._store.write(self._step.late(result))
         return result
+
+    def _begin(self) -> bool:
+        with self._mutex:
+            self._began = not self._left
+            return self._began
+
+    def _end(self, result: Result) -> bool:
+        """Publish the result; True if it is too late for that and must be recorded here."""
+        with self._mutex:
+            self._over = result
+            return self._left

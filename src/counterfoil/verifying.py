@@ -9,7 +9,7 @@ from counterfoil.core.states import OperationState
 from counterfoil.core.unknown import absence_counts_from
 from counterfoil.errors import ContradictoryDeclaration, OperationNotFound
 from counterfoil.model import Absent, CannotTell, Found, LookupAnswer
-from counterfoil.performing import Job, Protocol, Read, RunLookup, Write, checked_answer, found_outcome
+from counterfoil.performing import Job, Protocol, Read, Write, ask, found_outcome
 from counterfoil.storage import rows
 from counterfoil.storage.scripts import ledger
 from counterfoil.storage.scripts.ledger import NoRow, Seen
@@ -46,8 +46,7 @@ def verify(job: Job) -> Protocol[Verification]:
             tenant=job.key.tenant,
             operation_id=job.key.operation_id,
         )
-    asked = yield RunLookup(job.effect.provider.asking, job.make_call(seen.row["attempt"]), job.bound.arguments)
-    answer = checked_answer(job.effect, asked)
+    answer = yield from ask(job, seen.row)
     row = yield from _record(job, seen, answer)
     return Verification(
         tenant=job.key.tenant,
