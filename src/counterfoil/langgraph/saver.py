@@ -222,6 +222,9 @@ class CounterfoilSaver(BaseCheckpointSaver[str]):
         inline, rows = _split(checkpoint["channel_values"], checkpoint["channel_versions"])
         kept = _with_run_id(metadata, config)
         check_metadata(kept)
+        # The writes were checked, too, but the runtime stores what became of them even where they were refused.
+        for name in new_versions.keys() & checkpoint["channel_values"].keys():
+            check_state(checkpoint["channel_values"][name], f"$.{name}")
         kind, body = self.serde.dumps_typed({**checkpoint, "channel_values": inline})
         columns = {
             "checkpoint_id": checkpoint["id"],
