@@ -12,10 +12,10 @@ from typing import Any, Final
 from counterfoil.demo.steps import Answer, Column, Given, GoOn, Report, Start, Step
 from counterfoil.testing.provider_client import ProviderClient
 
+# Every step is a process of its own, forked from one that has done the imports and nothing else: it knows of the steps
+# before it only what the database file holds.
 _PROCESSES: Final = multiprocessing.get_context("forkserver")
 _PROCESSES.set_forkserver_preload(["counterfoil.demo.worker"])
-# Every step is a process of its own, forked from one that has the imports done and nothing else: it knows of the
-# steps before it only what the database file holds.
 
 PATIENCE_S: Final = 30.0
 """Far more than a step takes; it only bounds a demo that has gone wrong."""

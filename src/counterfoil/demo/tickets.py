@@ -16,7 +16,7 @@ from counterfoil.testing.provider_client import CountingProvider, ProviderClient
 LANES: Final = 3
 """Situations under way at once, each with a ticket server of its own: a demo process is idle for part of its life."""
 
-_NEEDED: Final = ("httpx", "langgraph.checkpoint.sqlite", "langgraph.graph", "ormsgpack")
+_NEEDED: Final = ("httpx", "langgraph.graph", "langgraph.checkpoint.sqlite")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,0 +1,35 @@
+"""A demo process that breaks is never taken for one that was killed or that finished."""
+
+from pathlib import Path
+
+import pytest
+
+from counterfoil.demo.stage import DemoBroken, launch
+from counterfoil.demo.steps import GoOn, Start, Step
+
+
+def a_step(database: Path, given: Start | GoOn) -> Step:
+    return Step(
+        column="plain",
+        url="http://127.0.0.1:9",  # the discard port: nobody listens
+        database=str(database),
+        given=given,
+        tenant="team-A",
+        request_id="r-1",
+        thread_id="t-1",
+    )
+
+
+def test_a_broken_process_is_an_error_and_shows_its_traceback(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(DemoBroken, match="exit code 1"):
+        launch(a_step(tmp_path / "missing" / "file.db", GoOn())).report()
+    assert "unable to open database file" in capfd.readouterr().err
+
+
+def test_a_failed_run_reports_why_and_that_the_effect_line_was_entered(tmp_path: Path) -> None:
+    report = launch(a_step(tmp_path / "plain.db", Start({"title": "Printer offline"}))).report()
+    assert (report.end, report.receipts) == ("failed", ())
+    assert report.calls == 3  # the retry policy's
+    assert report.detail.startswith("ConnectError")
