@@ -38,6 +38,7 @@ FACADES = layer(
     *("effects", "resources", "active", "answers", "config", "desk", "heartbeats", "joining", "performing", "runners"),
     "liveness",
     *("rebuilding", "verifying"),
+    *("operations", "reviews", "reviewing"),
     is_open=True,
 )
 

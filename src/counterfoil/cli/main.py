@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
 COMMANDS: Final[Mapping[str, tuple[str, str]]] = {
-    "demo": ("counterfoil.cli.demo", "Run a demonstration on this machine: plain LangGraph beside Counterfoil."),
+    "demo": ("counterfoil.cli.demo", "Run a demonstration on this machine: no account, no cloud."),
     "ops": ("counterfoil.cli.ops", "List operations, or show one."),
     "find": ("counterfoil.cli.find", "Say what an id of any kind belongs to."),
     "explain": ("counterfoil.cli.explain", "Say in five lines why an operation ran, did not run, or waits."),

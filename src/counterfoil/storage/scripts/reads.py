@@ -164,6 +164,8 @@ def find(tenant: str | None, text: str, *, limit: int) -> Script[tuple[Hit, ...]
     computed and compared, about a second for a million of them.
     """
     hits: list[Hit] = []
+    if not text:
+        return ()
     for each in (yield from _tenants(tenant)):
         for row in (yield from all_rows("find_operations", tenant=each, id=text, limit=limit)):
             hits.append(Hit(found_by=row["found_by"], operation=rows.operation(row)))  # noqa: PERF401 - it yields

@@ -1,0 +1,78 @@
+"""The answer comes first, five lines always, and the command at the end goes on from here."""
+
+from dataclasses import replace
+
+import pytest
+
+from counterfoil.core.explain import ANSWERS, age_text, answer, explain
+from counterfoil.core.states import CaseKind, CaseState, OperationState
+from counterfoil.model import Case, Operation, OperationDetail, Origin, ProviderFacts, Trusted
+
+NOW = 1_767_225_700_000
+OPERATION = Operation(
+    seq=1, tenant="team-A", operation_id="r-1/ticket", effect="ticket.create", effect_version=1, state="unknown",
+    sender="caller", fingerprint="jcs1:00", attempt=1, version=2, holder=None, claimed_at=NOW - 40_000, lease_until=0,
+    attempt_deadline=NOW - 20_000, first_attempt_at=NOW - 40_000, created_at=NOW - 40_000, updated_at=NOW,
+    settled_at=None, settled_by=None, error_class="httpx.ReadTimeout", error_text=None,
+    trusted=Trusted(tenant="team-A"), origin=Origin(), facts=ProviderFacts(), now=NOW,
+)  # fmt: skip
+CASE = Case(case_id="case-7", tenant="team-A", operation_id="r-1/ticket", kind=CaseKind.UNKNOWN_OUTCOME,
+            state=CaseState.OPEN, version=3, opened_at=NOW, reason="lost")  # fmt: skip
+DAY = 86_400_000
+
+
+def lines(operation: Operation, *cases: Case) -> tuple[str, ...]:
+    detail = OperationDetail(operation=operation, attempts=(), evidence=(), cases=cases, receipt=None)
+    return explain(detail, NOW).lines
+
+
+@pytest.mark.parametrize("state", OperationState)
+def test_every_state_is_explained_in_five_lines_with_its_answer_first(state: OperationState) -> None:
+    until = NOW + 1000 if state is OperationState.IN_FLIGHT else 0
+    told = lines(replace(OPERATION, state=state, holder="h" if until else None, lease_until=until, settled_at=NOW))
+    assert len(told) == 5
+    assert told[0].startswith(f"{ANSWERS[state]} r-1/ticket is ticket.create v1 of tenant team-A.")
+    assert all(line and line[0].isupper() | line.startswith("h ") for line in told[1:])
+    assert told[4].startswith("Run: counterfoil ")
+
+
+def test_an_unknown_outcome_says_what_settles_it() -> None:
+    facts = OPERATION.facts
+    keyed, queryable = replace(facts, key_lifetime=DAY), replace(facts, queryable=True, lookup_lag=60_000)
+    silent = replace(facts, queryable=True)
+    assert "sends it again under the key" in lines(replace(OPERATION, facts=keyed))[3]
+    assert "asks the provider. A no counts from " in lines(replace(OPERATION, facts=queryable))[3]
+    assert lines(replace(OPERATION, facts=replace(queryable, lookup_lag=0)))[3] == "The next perform asks the provider."
+    assert "its no proves nothing" in lines(replace(OPERATION, facts=silent))[3]
+    assert "A person decides." in lines(OPERATION)[3]
+    assert "key lifetime is over" in lines(replace(OPERATION, facts=keyed, first_attempt_at=NOW - DAY))[3]
+
+
+def test_the_command_carries_the_case_and_its_version() -> None:
+    assert lines(OPERATION, CASE)[4].startswith("Run: counterfoil review resolve case-7 --expect-version 3 (--happened")
+    double = replace(CASE, kind=CaseKind.POSSIBLE_DOUBLE_EFFECT)
+    told = lines(replace(OPERATION, state=OperationState.SUCCEEDED, settled_at=NOW, settled_by="lookup"), double)
+    assert told[0].startswith("It happened, perhaps twice.")
+    assert told[4].endswith("--noted --reason TEXT")
+
+
+def test_a_claim_that_ran_out_is_not_called_running() -> None:
+    over = replace(OPERATION, state=OperationState.IN_FLIGHT, holder="host:1", lease_until=NOW)
+    told = lines(over)
+    assert told[0].startswith("We do not know.")
+    assert "held it until" in told[2]
+    assert told[4] == "Run: counterfoil review open r-1/ticket --tenant team-A"
+    assert answer(over, (), NOW) == "We do not know."
+    assert answer(replace(over, lease_until=NOW + 1), (), NOW) == "It is running."
+
+
+def test_a_command_can_be_pasted_into_a_shell() -> None:
+    told = lines(replace(OPERATION, state=OperationState.PENDING, operation_id="it's; rm -rf $HOME"))
+    assert told[4] == """Run: counterfoil ops show 'it'"'"'s; rm -rf $HOME' --tenant team-A"""
+
+
+@pytest.mark.parametrize(
+    ("ms", "text"), [(0, "0s"), (999, "0s"), (59_999, "59s"), (61_000, "1m"), (3_661_000, "1h1m"), (90_000_000, "1d")]
+)
+def test_ages_are_short(ms: int, text: str) -> None:
+    assert age_text(ms) == text
