@@ -10,16 +10,24 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from counterfoil.aio.ledger import AsyncCounterfoil
+    from counterfoil.core.explain import Explanation
+    from counterfoil.core.states import Verdict
     from counterfoil.effects import Effect, EffectCall, Provider, effect
     from counterfoil.errors import CounterfoilError, OperationError, StoreError, UsageError
     from counterfoil.ledger import Counterfoil
     from counterfoil.model import (
         Absent,
+        Attempt,
         CannotTell,
         Case,
+        Evidence,
         Found,
+        Hit,
         NotSent,
+        Operation,
+        OperationDetail,
         OperationKey,
+        Page,
         Receipt,
         Refused,
     )
@@ -28,21 +36,29 @@ if TYPE_CHECKING:
 _HOMES = {
     "Absent": "model",
     "AsyncCounterfoil": "aio.ledger",
+    "Attempt": "model",
     "CannotTell": "model",
     "Case": "model",
     "Counterfoil": "ledger",
     "CounterfoilError": "errors",
     "Effect": "effects",
     "EffectCall": "effects",
+    "Evidence": "model",
+    "Explanation": "core.explain",
     "Found": "model",
+    "Hit": "model",
     "NotSent": "model",
+    "Operation": "model",
+    "OperationDetail": "model",
     "OperationError": "errors",
     "OperationKey": "model",
+    "Page": "model",
     "Provider": "effects",
     "Receipt": "model",
     "Refused": "model",
     "StoreError": "errors",
     "UsageError": "errors",
+    "Verdict": "core.states",
     "Verification": "verifying",
     "effect": "effects",
 }
@@ -50,21 +66,29 @@ _HOMES = {
 __all__ = [
     "Absent",
     "AsyncCounterfoil",
+    "Attempt",
     "CannotTell",
     "Case",
     "Counterfoil",
     "CounterfoilError",
     "Effect",
     "EffectCall",
+    "Evidence",
+    "Explanation",
     "Found",
+    "Hit",
     "NotSent",
+    "Operation",
+    "OperationDetail",
     "OperationError",
     "OperationKey",
+    "Page",
     "Provider",
     "Receipt",
     "Refused",
     "StoreError",
     "UsageError",
+    "Verdict",
     "Verification",
     "effect",
 ]
