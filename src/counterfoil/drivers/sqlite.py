@@ -88,7 +88,9 @@ class SqliteStore:
                 raise
 
     def close(self) -> None:
-        """Close all connections; a call that is under way finishes first."""
+        """Close all connections; a call that is under way finishes first. In a forked child it does nothing."""
+        if self.writer.forked:
+            return
         self.writer.close()
         with self._mutex:
             idle, self._idle = self._idle, []

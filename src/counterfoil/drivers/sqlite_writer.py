@@ -111,11 +111,15 @@ class Writer:
             return True
 
     def close(self) -> None:
-        """Wait for the units that are queued, then close the connection; closing twice is harmless."""
-        if self._closed:
-            return
+        """Wait for the units that are queued, then close the connection; twice, or in a forked child, it does nothing.
+
+        A child must not even close: that could delete the write-ahead log under its parent.
+        """
         last = Unit(_nothing, transaction=False)
-        leads = self._enqueue(last, closing=True)
+        try:
+            leads = self._enqueue(last, closing=True)
+        except StoreClosed:
+            return
         if leads:
             self._lead(last)
         last.wake.wait()
@@ -130,7 +134,12 @@ class Writer:
     @property
     def usable(self) -> bool:
         """Say whether it is open and belongs to this process."""
-        return not self._closed and self._pid == os.getpid()
+        return not self._closed and not self.forked
+
+    @property
+    def forked(self) -> bool:
+        """Say whether this is a child of the process that opened it."""
+        return self._pid != os.getpid()
 
     def check_usable(self) -> None:
         """Refuse use after close and in a forked child, which shares the parent's file locks.
@@ -138,7 +147,7 @@ class Writer:
         Raises:
             StoreClosed: it was closed, or belongs to the parent process.
         """
-        if self._pid != os.getpid():
+        if self.forked:
             raise StoreClosed(
                 "This Counterfoil was opened before the process forked; SQLite connections must not be carried across"
                 " a fork. Call Counterfoil.open(url) in the child process."
@@ -153,6 +162,7 @@ class Writer:
         except BaseException:
             if not self.withdraw(unit):
                 unit.wake.wait()
+                self._resign(unit)
             raise
         unit.wake.clear()
         if not woken and self.withdraw(unit):
@@ -161,10 +171,20 @@ class Writer:
                 " nothing was written. Look for a transactional effect that does not return."
             )
 
+    def _resign(self, unit: Unit) -> None:
+        """Hand on a lead that was given to a caller just before it was interrupted; its unit is not run."""
+        with self._mutex:
+            leads, unit.leads = unit.leads, False
+            if leads:
+                self._queue.remove(unit)
+        if leads:
+            self._hand_on()
+
     # --- the lead --------------------------------------------------------------------------------------------------
 
     def _enqueue(self, unit: Unit, *, closing: bool = False) -> bool:
         """Queue a unit; True if the caller now leads."""
+        self.check_usable()  # before the mutex, too: in a forked child its holder does not exist
         with self._mutex:
             self.check_usable()
             self._closed = closing
@@ -302,9 +322,11 @@ class Writer:
             self._connection.execute("savepoint counterfoil_unit")
             try:
                 self._run_one(unit)
-            except Exception as error:  # noqa: BLE001 - belongs to this unit's caller, not to the batch
-                self._connection.execute("rollback to counterfoil_unit")
+            except Exception as error:  # belongs to this unit's caller, not to the batch
                 unit.error = error
+                if not self._connection.in_transaction:
+                    raise  # SQLite undid the whole transaction, as a full disk makes it do: nobody's work was kept
+                self._connection.execute("rollback to counterfoil_unit")
             self._connection.execute("release counterfoil_unit")
 
 
