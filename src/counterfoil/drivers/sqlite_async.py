@@ -8,6 +8,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from counterfoil.drivers.sqlite_writer import Unit
+from counterfoil.errors import StoreUnavailable
 
 if TYPE_CHECKING:
     import sqlite3
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 READER_THREADS = 4
+LOOP_CHECK_S = 0.5
+"""How often a silent effect's loop is looked at: rare enough to cost nothing beside an open transaction."""
 
 
 class AsyncSqliteStore:
@@ -58,8 +61,8 @@ class AsyncSqliteStore:
         await asyncio.get_running_loop().run_in_executor(self._readers, lambda: self.store.migrate(upgrade=upgrade))
 
     async def close(self) -> None:
-        """Close all connections."""
-        await asyncio.get_running_loop().run_in_executor(self._readers, self.store.close)
+        """Close all connections; closing twice is harmless."""
+        await asyncio.to_thread(self.store.close)
         self.retire()
 
     def retire(self) -> None:
@@ -104,6 +107,13 @@ class LeasedConnection:
     def __init__(self, guarded: GuardedConnection, work: queue.SimpleQueue[Callable[[], None] | None]) -> None:
         self._guarded = guarded
         self._work = work
+        self._over = False
+
+    def end_loan(self) -> None:
+        """Refuse what comes from now on, and let the writer's thread go on after what came before."""
+        self._over = True
+        self._guarded.close_guard()
+        self._work.put(None)
 
     async def execute(self, sql: str, parameters: Any = (), /) -> list[Any]:
         """Execute one statement inside the transaction and return its rows."""
@@ -114,6 +124,8 @@ class LeasedConnection:
         return await self._do(lambda: self._guarded.executemany(sql, parameters).rowcount)
 
     async def _do(self, function: Callable[[], T]) -> T:
+        if self._over:
+            return function()  # nobody serves it any more; the guard refuses
         done: Future[T] = Future()
         self._work.put(lambda: _fulfil(done, function))
         return await asyncio.wrap_future(done)
@@ -140,15 +152,36 @@ def on_loop(
     def run(guarded: Any) -> T:
         work: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
 
+        lent = LeasedConnection(guarded, work)
+
         async def effect() -> T:
             try:
-                return await function(LeasedConnection(guarded, work))
+                return await function(lent)
             finally:
-                work.put(None)
+                lent.end_loan()
 
         running = asyncio.run_coroutine_threadsafe(effect(), loop)
-        while (job := work.get()) is not None:
+        while (job := _next_job(work, loop)) is not None:
             job()
         return running.result()
 
     return run
+
+
+def _next_job(
+    work: queue.SimpleQueue[Callable[[], None] | None], loop: asyncio.AbstractEventLoop
+) -> Callable[[], None] | None:
+    """Wait for the effect's next statement; an effect whose loop was closed under it can never return.
+
+    Raises:
+        StoreUnavailable: its loop was closed; the transaction is rolled back and the writer serves others again.
+    """
+    while True:
+        try:
+            return work.get(timeout=LOOP_CHECK_S)
+        except queue.Empty:
+            if loop.is_closed():
+                raise StoreUnavailable(
+                    "The event loop of an async transactional effect was closed before the effect returned; its rows"
+                    " and its receipt were rolled back. Await cf.perform to its end before closing the loop."
+                ) from None
