@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from langgraph.types import Command
 
 from counterfoil.core.workflows import OtherRequest, Taken
-from counterfoil.errors import CommitUnknown, StoreError, ThreadBusy, TrustedFieldMismatch
+from counterfoil.errors import CommitUnknown, ReservedConfig, StoreError, ThreadBusy, TrustedFieldMismatch
 from counterfoil.langgraph.context import CONF, KEY, Context, Run, conf_of, thread_of, unclaimed
 from counterfoil.liveness import is_dead
 from counterfoil.model import Trusted
@@ -40,8 +40,17 @@ class Wish:
 
     @classmethod
     def of(cls, desk: Desk, config: RunnableConfig, run_input: Any) -> Wish:
-        """Return what a run with this configuration and input needs in order to claim its thread."""
+        """Return what a run with this configuration and input needs in order to claim its thread.
+
+        Raises:
+            ReservedConfig: the context belongs to another Counterfoil than the graph.
+        """
         context = unclaimed(config).get(KEY) or Context(desk, Trusted())
+        if context.desk is not desk:
+            raise ReservedConfig(
+                "This run's context was made by another Counterfoil than its graph. Run a graph with the Counterfoil"
+                " that compiled it."
+            )
         trusted = context.trusted
         request = ThreadRequest(
             key=ThreadKey(tenant=trusted.tenant, thread_id=thread_of(config)),
@@ -176,6 +185,8 @@ def _beat(run: Run, control: RunControl) -> Beat:
     return run.desk.heartbeats.start(renew, lease_ms=LEASE_MS)
 
 
-def with_run(config: RunnableConfig, run: Run) -> RunnableConfig:
+def with_run(config: RunnableConfig | None, run: Run) -> RunnableConfig:
     """Return a configuration that carries a run."""
-    return {**config, CONF: {**conf_of(config), KEY: run}}
+    carrying: Any = {**(config or {}), CONF: {**conf_of(config), KEY: run}}
+    whole: RunnableConfig = carrying
+    return whole

@@ -6,16 +6,17 @@ import warnings
 from copy import copy
 from dataclasses import replace
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
-from langchain_core.runnables.config import ensure_config, merge_configs
 from langgraph.graph.state import CompiledStateGraph, StateGraph
 from langgraph.pregel import Pregel
 from langgraph.runtime import RunControl
+from langgraph.types import StateSnapshot
+from langgraph.utils.config import ensure_config  # type: ignore[attr-defined]
 
 from counterfoil.errors import ExitDurability, InvalidArguments
 from counterfoil.langgraph.claims import aclaim_now, aowning, claim_now, owning, with_run
-from counterfoil.langgraph.context import Run, carried, conf_of
+from counterfoil.langgraph.context import CONF, KEY, Context, Run, carried, conf_of, unclaimed
 from counterfoil.langgraph.nodes import wrapped
 from counterfoil.langgraph.parking import is_answer_to, refuse_answer
 from counterfoil.langgraph.policy import check_state
@@ -40,7 +41,7 @@ def compile_graph(saver: CounterfoilSaver, graph: Any, **options: Any) -> Any:
     """
     compiled: Any
     match graph:
-        case ManagedRuns():
+        case ManagedRuns() if graph.desk is saver.desk and not options:
             return graph
         case StateGraph():
             compiled = managed_builder(graph).compile(checkpointer=saver, **options)
@@ -86,61 +87,111 @@ class ManagedRuns:
         config: RunnableConfig | None
 
     @property
-    def _desk(self) -> Desk:
+    def desk(self) -> Desk:
+        """Return the desk of the Counterfoil that compiled this graph."""
         desk: Desk = self.checkpointer.desk
         return desk
 
     def stream(self, input: Any, config: RunnableConfig | None = None, **options: Any) -> Iterator[Any]:  # noqa: A002 - the interface's name
         """Claim the thread, then stream the graph's steps; the claim ends with the stream."""
-        config = self._whole(config)
-        if is_nested(config):
+        whole = self._whole(config)
+        if is_nested(whole):
             yield from super().stream(input, config, **options)  # type: ignore[misc]
             return
         options = prepared(input, options)
-        run, parked = claim_now(self._desk, config, input)
+        run, parked = claim_now(self.desk, whole, input)
         config = with_run(config, run)
         with owning(run, options["control"]):
             if is_answer_to(input, parked):
-                refuse_answer(run, input, parked, self.get_state(config))  # type: ignore[attr-defined]
+                refuse_answer(run, input, parked, self.get_state(config))
             yield from super().stream(input, config, **options)  # type: ignore[misc]
 
     async def astream(self, input: Any, config: RunnableConfig | None = None, **options: Any) -> AsyncIterator[Any]:  # noqa: A002 - the interface's name
         """Claim the thread, then stream the graph's steps; the claim ends with the stream."""
-        config = self._whole(config)
-        if is_nested(config):
+        whole = self._whole(config)
+        if is_nested(whole):
             async for chunk in super().astream(input, config, **options):  # type: ignore[misc]
                 yield chunk
             return
         options = prepared(input, options)
-        run, parked = await aclaim_now(self._desk, config, input)
+        run, parked = await aclaim_now(self.desk, whole, input)
         config = with_run(config, run)
         async with aowning(run, options["control"]):
             if is_answer_to(input, parked):
-                refuse_answer(run, input, parked, await self.aget_state(config))  # type: ignore[attr-defined]
+                refuse_answer(run, input, parked, await self.aget_state(config))
             async for chunk in super().astream(input, config, **options):  # type: ignore[misc]
                 yield chunk
 
     def bulk_update_state(self, config: RunnableConfig, supersteps: Any) -> RunnableConfig:
         """Claim the thread, then change its state."""
-        config = self._whole(config)
-        if is_nested(config):
+        whole = self._whole(config)
+        if is_nested(whole):
             return super().bulk_update_state(config, supersteps)  # type: ignore[misc, no-any-return]
-        run, _ = claim_now(self._desk, config, None)
+        run, _ = claim_now(self.desk, whole, None)
         with owning(run, RunControl()):
             return super().bulk_update_state(with_run(config, run), supersteps)  # type: ignore[misc, no-any-return]
 
     async def abulk_update_state(self, config: RunnableConfig, supersteps: Any) -> RunnableConfig:
         """Claim the thread, then change its state."""
-        config = self._whole(config)
-        if is_nested(config):
+        whole = self._whole(config)
+        if is_nested(whole):
             return await super().abulk_update_state(config, supersteps)  # type: ignore[misc, no-any-return]
-        run, _ = await aclaim_now(self._desk, config, None)
+        run, _ = await aclaim_now(self.desk, whole, None)
         async with aowning(run, RunControl()):
             return await super().abulk_update_state(with_run(config, run), supersteps)  # type: ignore[misc, no-any-return]
 
+    def get_state(self, config: RunnableConfig, *, subgraphs: bool = False) -> StateSnapshot:
+        """Return the thread's state; every configuration in it carries the context."""
+        reader, context = self._reader(config)
+        return carrying(super(ManagedRuns, reader).get_state(config, subgraphs=subgraphs), context)  # type: ignore[misc]
+
+    async def aget_state(self, config: RunnableConfig, *, subgraphs: bool = False) -> StateSnapshot:
+        """Return the thread's state; every configuration in it carries the context."""
+        reader, context = self._reader(config)
+        return carrying(await super(ManagedRuns, reader).aget_state(config, subgraphs=subgraphs), context)  # type: ignore[misc]
+
+    def get_state_history(self, config: RunnableConfig, **options: Any) -> Iterator[StateSnapshot]:
+        """Yield the thread's states, the newest first."""
+        reader, context = self._reader(config)
+        for snapshot in super(ManagedRuns, reader).get_state_history(config, **options):  # type: ignore[misc]
+            yield carrying(snapshot, context)
+
+    async def aget_state_history(self, config: RunnableConfig, **options: Any) -> AsyncIterator[StateSnapshot]:
+        """Yield the thread's states, the newest first."""
+        reader, context = self._reader(config)
+        async for snapshot in super(ManagedRuns, reader).aget_state_history(config, **options):  # type: ignore[misc]
+            yield carrying(snapshot, context)
+
+    def _reader(self, config: RunnableConfig) -> tuple[Self, dict[str, Context]]:
+        """Return a copy of the graph that also reads the states of subgraphs in this configuration's context."""
+        context = unclaimed(self._whole(config))
+        reader = copy(self)
+        reader.checkpointer = self.checkpointer.within(context.get(KEY))
+        return reader, context
+
     def _whole(self, config: RunnableConfig | None) -> RunnableConfig:
-        """Return the configuration with the graph's own and the surrounding run's in it."""
-        return ensure_config(merge_configs(self.config, config))
+        """Return the configuration as the runtime will see it: the graph's own and the surrounding run's are in it.
+
+        Only to be looked at: handed on, it would be merged once more, and every callback of the graph called twice.
+        """
+        return ensure_config(self.config, config)
+
+
+def carrying(snapshot: StateSnapshot, context: dict[str, Context]) -> StateSnapshot:
+    """Return a snapshot in which the addresses of subgraphs carry the context, too."""
+    return snapshot._replace(
+        tasks=tuple(task._replace(state=_addressed(task.state, context)) for task in snapshot.tasks)
+    )
+
+
+def _addressed(state: Any, context: dict[str, Context]) -> Any:
+    match state:
+        case StateSnapshot():
+            return carrying(state, context)
+        case dict():
+            return {**state, CONF: {**conf_of(state), **context}}
+        case _:
+            return state
 
 
 @cache

@@ -7,8 +7,10 @@ from typing import Any
 
 from langchain_core.runnables import Runnable, RunnableConfig, RunnableLambda
 from langchain_core.runnables.config import run_in_executor
+from langgraph.pregel import Pregel
 from langgraph.utils.runnable import RunnableCallable  # type: ignore[attr-defined]
 
+from counterfoil.langgraph.context import CONF, conf_of
 from counterfoil.langgraph.policy import check_state
 
 
@@ -19,12 +21,13 @@ def wrapped(name: str, runnable: Runnable[Any, Any]) -> RunnableCallable:
     function only module and qualified name are copied: more would leak its signature, less would make two nodes share
     a cache key. It is async only where the node is, so that LangGraph keeps refusing time-outs on blocking nodes.
     """
+    suited = without_waiting if keeps_nothing(runnable) else as_it_is
 
     def call(state: Any, config: RunnableConfig) -> Any:
-        return checked(name, runnable.invoke(state, config))
+        return checked(name, runnable.invoke(state, suited(config)))
 
     async def acall(state: Any, config: RunnableConfig) -> Any:
-        return checked(name, await runnable.ainvoke(state, config))
+        return checked(name, await runnable.ainvoke(state, suited(config)))
 
     inner = getattr(runnable, "func", None) or getattr(runnable, "afunc", None) or runnable
     for function in (call, acall):
@@ -34,6 +37,21 @@ def wrapped(name: str, runnable: Runnable[Any, Any]) -> RunnableCallable:
     beside: Any = partial(run_in_executor, None, call)  # type: ignore[call-arg]
     awaiting = acall if has_async(runnable) else beside
     return RunnableCallable(blocking, awaiting, name=name, trace=False, recurse=False)
+
+
+def keeps_nothing(runnable: Runnable[Any, Any]) -> bool:
+    """Say whether a node is a child graph that was compiled with `checkpointer=False`."""
+    return isinstance(runnable, Pregel) and runnable.checkpointer is False
+
+
+def without_waiting(config: RunnableConfig) -> RunnableConfig:
+    """Return the configuration for such a child: in "sync" it would wait for a checkpoint that it never puts."""
+    return {**config, CONF: {**conf_of(config), "__pregel_durability": "async"}}
+
+
+def as_it_is(config: RunnableConfig) -> RunnableConfig:
+    """Return the configuration for every other node."""
+    return config
 
 
 def has_blocking(runnable: Runnable[Any, Any]) -> bool:

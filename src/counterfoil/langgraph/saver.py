@@ -16,7 +16,7 @@ from langgraph.checkpoint.base import (
 )
 
 from counterfoil.errors import ExitDurability, ReservedConfig, UnmanagedThread, VersionConflict
-from counterfoil.langgraph.context import CONF, KEY, Run, carried, conf_of, thread_of, unclaimed
+from counterfoil.langgraph.context import CONF, KEY, Carried, Context, Run, carried, conf_of, thread_of, unclaimed
 from counterfoil.langgraph.policy import check_metadata, check_state
 from counterfoil.langgraph.serde import ERROR_CHANNEL, StateSerializer
 from counterfoil.storage.scripts import checkpoints
@@ -53,6 +53,17 @@ class CounterfoilSaver(BaseCheckpointSaver[str]):
         self.serde = StateSerializer()
         self.desk = desk
         self.tenant = tenant
+        self._context: Context | None = None
+
+    def within(self, context: Context | None) -> CounterfoilSaver:
+        """Return a copy for one context: the configurations that LangGraph makes for subgraphs have lost theirs."""
+        clone = copy(self)
+        clone._context = context  # noqa: SLF001 - its own class
+        return clone
+
+    def carried(self, config: Mapping[str, Any]) -> Carried | None:
+        """Return what a configuration carries, or else the context that this saver was made for."""
+        return carried(config) or self._context
 
     def with_allowlist(self, extra_allowlist: Iterable[Any]) -> CounterfoilSaver:
         """Return a copy that also reads these classes; what `LANGGRAPH_STRICT_MSGPACK` asks for at compile time."""
@@ -169,7 +180,7 @@ class CounterfoilSaver(BaseCheckpointSaver[str]):
 
     def place(self, config: RunnableConfig) -> Place:
         """Return the thread and namespace that a configuration addresses, in its run's tenant."""
-        found = carried(config)
+        found = self.carried(config)
         if found is not None and found.desk is not self.desk:
             raise ReservedConfig(
                 "This run's context was made by another Counterfoil than its checkpointer. Use cf.config and cf.saver"
@@ -218,7 +229,7 @@ class CounterfoilSaver(BaseCheckpointSaver[str]):
         metadata: CheckpointMetadata,
         new_versions: ChannelVersions,
     ) -> Maker[NotOwner | None]:
-        place, run = self.place(config), carried(config)
+        place, run = self.place(config), self.carried(config)
         inline, rows = _split(checkpoint["channel_values"], checkpoint["channel_versions"])
         kept = _with_run_id(metadata, config)
         check_metadata(kept)
@@ -255,7 +266,7 @@ class CounterfoilSaver(BaseCheckpointSaver[str]):
     def _put_writes(
         self, config: RunnableConfig, writes: Sequence[tuple[str, Any]], task_id: str, task_path: str
     ) -> Maker[NotOwner | None]:
-        place, run = self.place(config), carried(config)
+        place, run = self.place(config), self.carried(config)
         for channel, value in writes:
             if channel != ERROR_CHANNEL:
                 check_state(value, f"$.{channel}")
@@ -301,7 +312,7 @@ class CounterfoilSaver(BaseCheckpointSaver[str]):
     def _at(self, config: RunnableConfig, row: Mapping[str, Any], checkpoint_id: str) -> RunnableConfig:
         """Return where a checkpoint is; the runtime goes on with this configuration, so a claim stays in it."""
         conf = {"thread_id": row["thread_id"], "checkpoint_ns": row["checkpoint_ns"]}
-        found = carried(config)
+        found = self.carried(config)
         return {CONF: {**conf, "checkpoint_id": checkpoint_id, **({} if found is None else {KEY: found})}}
 
 
@@ -364,7 +375,7 @@ class Pages:
 
     def next(self) -> Script[list[Stored]]:
         """Return the script that reads the next page."""
-        found = carried(self._config)
+        found = self._saver.carried(self._config)
         tenant = self._saver.tenant if found is None else found.trusted.tenant
         thread = self._conf.get("thread_id")
         return checkpoints.page(

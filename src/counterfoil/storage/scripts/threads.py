@@ -99,7 +99,8 @@ def find_claim(request: ThreadRequest) -> Script[ThreadClaim]:
 
 
 def _take(request: ThreadRequest, row: Row) -> Script[ThreadClaim]:
-    trusted = {name: value if value is not None else row[name] for name, value in request.trusted.items()}
+    kept = row if request.goes_on else {}
+    trusted = {name: value if value is not None else kept.get(name) for name, value in request.trusted.items()}
     taken = yield from one_row(
         "take_thread_if_unmoved",
         **request.key.params,
