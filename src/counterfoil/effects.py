@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 from counterfoil import codec
 from counterfoil.core.durations import milliseconds
 from counterfoil.core.outcomes import ambiguous
-from counterfoil.core.provider_key import SHORTEST_KEY, provider_key
+from counterfoil.core.provider_key import KEY_LENGTH, SHORTEST_KEY, provider_key
 from counterfoil.core.states import AttemptOutcome
 from counterfoil.core.templates import TRUSTED_FIELDS, Template, check_trusted, validate_id
 from counterfoil.errors import ContradictoryDeclaration, DuplicateEffect, InvalidArguments, NoActiveCounterfoil
@@ -137,6 +137,7 @@ class Provider:
         return ProviderFacts(
             transactional=self.is_transactional,
             key_lifetime=_ms(self.key_lifetime, "key_lifetime"),
+            key_length=min(self.key_length, KEY_LENGTH),
             queryable=self.lookup is not None,
             lookup_lag=_ms(self.lookup_lag, "lookup_lag"),
             retry_on_absent=self.on_absent == "retry",

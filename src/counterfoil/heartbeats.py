@@ -9,8 +9,6 @@ import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from counterfoil.errors import StoreError
-
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -80,8 +78,8 @@ class Heartbeats:
 
     @staticmethod
     def _renew(beat: Beat) -> bool:
-        """Renew once; a busy database is tried again at the next beat, while the lease still runs."""
+        """Renew once; what fails is tried again at the next beat, while the lease still runs."""
         try:
             return beat.renew()
-        except StoreError:
+        except Exception:  # noqa: BLE001 - one beat that fails, in whatever way, must not end all the others
             return True

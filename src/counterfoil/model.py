@@ -63,6 +63,7 @@ class ProviderFacts:
 
     transactional: bool = False
     key_lifetime: int | None = None
+    key_length: int = 64
     queryable: bool = False
     lookup_lag: int | None = None
     retry_on_absent: bool = True

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from counterfoil import answers
+from counterfoil.core.effects import Mismatch, WrongEffect
 from counterfoil.core.states import OperationState
 from counterfoil.core.unknown import absence_counts_from
 from counterfoil.errors import ContradictoryDeclaration, OperationNotFound
@@ -22,7 +24,8 @@ if TYPE_CHECKING:
 class Verification:
     """What the provider says beside what the ledger says.
 
-    `agrees` is None where the provider could not tell, or was asked too early for a no to count.
+    `agrees` is None where the provider could not tell, or was asked too early for a no to count, and where the ledger
+    itself did not know and does not know now.
     """
 
     tenant: str
@@ -46,6 +49,8 @@ def verify(job: Job) -> Protocol[Verification]:
             tenant=job.key.tenant,
             operation_id=job.key.operation_id,
         )
+    if isinstance(seen.decision, Mismatch | WrongEffect):
+        answers.conclude(job.effect, job.bound, seen, None)
     answer = yield from ask(job, seen.row)
     row = yield from _record(job, seen, answer)
     return Verification(
@@ -53,7 +58,7 @@ def verify(job: Job) -> Protocol[Verification]:
         operation_id=job.key.operation_id,
         state=row["state"],
         answer=answer,
-        agrees=_agrees(job, seen.row, answer),
+        agrees=_agrees(job, seen.row, row, answer),
     )
 
 
@@ -69,7 +74,9 @@ def _record(job: Job, seen: Seen, answer: LookupAnswer) -> Protocol[Row]:
     return row
 
 
-def _agrees(job: Job, row: Row, answer: LookupAnswer) -> bool | None:
+def _agrees(job: Job, row: Row, after: Row, answer: LookupAnswer) -> bool | None:
+    if row["state"] in {OperationState.IN_FLIGHT, OperationState.UNKNOWN}:
+        return None if after["state"] == row["state"] else True
     happened = row["state"] == OperationState.SUCCEEDED
     match answer:
         case Found():
@@ -85,12 +92,17 @@ def _contradiction(job: Job, row: Row, answer: LookupAnswer) -> str | None:
     if row["state"] != OperationState.SUCCEEDED:
         return None
     match answer:
-        case Found() if found_outcome(job.effect, answer).receipt != row["receipt"]:
+        case Found() if _differs(job, row, answer):
             return "the provider shows another result than the receipt"
         case Absent() if _counts(job, row):
             return "the provider does not show the effect of a receipt"
         case _:
             return None
+
+
+def _differs(job: Job, row: Row, found: Found) -> bool:
+    told = found_outcome(job.effect, found)
+    return rows.contradicts(row, told.receipt, told.marker)
 
 
 def _counts(job: Job, row: Row) -> bool:

@@ -215,5 +215,11 @@ def _late_success(row: Snapshot, *, same: bool) -> LateDecision:
 
 
 def _double(row: Snapshot) -> CaseKind | None:
-    """Two attempts under one key that the provider honours are one effect; otherwise there may be two."""
-    return None if row.facts.key_lifetime is not None else CaseKind.POSSIBLE_DOUBLE_EFFECT
+    """Return the case to open where two attempts may be two effects.
+
+    Under one key they are one, if all were sent while the provider honours it. A late worker may have sent at any time
+    until now, so that it is now that must lie inside the key's lifetime.
+    """
+    lifetime = row.facts.key_lifetime
+    one = lifetime is not None and row.now < row.first_attempt_at + lifetime
+    return None if one else CaseKind.POSSIBLE_DOUBLE_EFFECT

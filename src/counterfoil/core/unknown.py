@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from counterfoil.model import Absent, CannotTell, Found, LookupAnswer, ProviderFacts
 
@@ -65,6 +65,16 @@ class ProvedAbsent:
 
 
 AnswerPlan = Happened | ProvedAbsent | Resend | AskAgainAt | PersonDecides
+
+
+def still_holding(begun: ProviderFacts, now: ProviderFacts) -> ProviderFacts:
+    """Return what holds of an operation whose provider may be declared otherwise by now.
+
+    The declaration of now counts, but for the key: it covers the first attempt only if that was sent under it.
+    """
+    if begun.key_lifetime is None or now.key_lifetime is None or begun.key_length != now.key_length:
+        return replace(now, key_lifetime=None)
+    return replace(now, key_lifetime=min(begun.key_lifetime, now.key_lifetime))
 
 
 def key_valid_until(facts: ProviderFacts, first_attempt_at: int) -> int | None:

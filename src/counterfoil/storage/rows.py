@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any
 from counterfoil import codec
 from counterfoil.core.effects import Snapshot
 from counterfoil.core.states import OperationState, Sender
+from counterfoil.core.unknown import still_holding
+from counterfoil.errors import UnsupportedValue
 from counterfoil.model import Attempt, Case, Evidence, Operation, Origin, ProviderFacts, Receipt, Trusted
 
 if TYPE_CHECKING:
@@ -39,7 +41,8 @@ def facts_from(text: str) -> ProviderFacts:
 
 
 def snapshot(row: Row, facts: ProviderFacts | None = None) -> Snapshot:
-    """Return a row as the decide functions see it; `facts` replaces the stored declaration."""
+    """Return a row as the decide functions see it; `facts` is the declaration of now."""
+    begun = facts_from(row["provider"])
     return Snapshot(
         effect=row["effect"],
         effect_version=row["effect_version"],
@@ -55,7 +58,7 @@ def snapshot(row: Row, facts: ProviderFacts | None = None) -> Snapshot:
         lease_until=row["lease_until"],
         attempt_deadline=row["attempt_deadline"],
         first_attempt_at=row["first_attempt_at"],
-        facts=facts or facts_from(row["provider"]),
+        facts=still_holding(begun, facts) if facts else begun,
         now=row["now"],
     )
 
@@ -109,6 +112,22 @@ def receipt(row: Row, answered_from: str) -> Receipt[Any]:
         marker=marker,
         stored=None if marker is not None else codec.decode(row["receipt"]),
     )
+
+
+def contradicts(row: Row, told: bytes | None, marker: str | None) -> bool:
+    """Say whether a result that was told later differs in content from an operation's receipt.
+
+    What cannot be read, or only says that it happened, contradicts nothing.
+    """
+    if told is None or marker is not None or row["receipt_marker"] is not None:
+        return False
+    ours, theirs = codec.decode(row["receipt"]), codec.decode(told)
+    if ours is None or theirs is None:
+        return False
+    try:
+        return codec.canonical(ours) != codec.canonical(theirs)
+    except UnsupportedValue:
+        return bool(ours != theirs)
 
 
 def evidence(body: bytes | None) -> Mapping[str, Any]:

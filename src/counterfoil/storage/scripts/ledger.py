@@ -262,7 +262,8 @@ def claim_resend(request: Request, version: int) -> Script[Granted | LostRace]:
     row = yield from one_row("get_operation", **request.id)
     if row is None or row["version"] != version:
         return LostRace()
-    if resend_plan(request.facts, rows.snapshot(row, request.facts).times) is None:
+    seen = rows.snapshot(row, request.facts)
+    if resend_plan(seen.facts, seen.times) is None:
         return LostRace()
     return (yield from _resend(request, row))
 
@@ -335,7 +336,7 @@ def _settle_late(key: OperationKey, granted: Granted, outcome: Outcome) -> Scrip
         case SettlesIt(kind):
             return (yield from _late_proof(key, row, outcome, kind))
         case SameEffect():
-            if outcome.receipt != row["receipt"]:
+            if rows.contradicts(row, outcome.receipt, outcome.marker):
                 why = "a late reply differs from the receipt that was stored meanwhile"
                 yield from open_case(key, row, CaseKind.CONTRADICTING_RECEIPTS, why)
             return Late(decision, row)
@@ -351,7 +352,8 @@ def _is_recorded(row: Row, outcome: Outcome) -> bool:
     """Say whether this very outcome is stored already: its first COMMIT took effect although nobody heard of it."""
     state = advance(OPERATION, OperationState.IN_FLIGHT, _EVENT[outcome.outcome])
     stored = (row["state"], row["receipt"], row["error_class"])
-    return stored == (state, outcome.receipt, outcome.error_class)
+    by_itself = row["settled_by"] in {None, EvidenceKind.REPLY, EvidenceKind.LATE_REPLY}
+    return by_itself and stored == (state, outcome.receipt, outcome.error_class)
 
 
 def _late_proof(key: OperationKey, row: Row, outcome: Outcome, kind: CaseKind | None) -> Script[Settled]:
@@ -402,7 +404,7 @@ def record_lookup(
     body = found.evidence if found else None
     yield from keep(request.key, row["attempt"], EvidenceKind.LOOKUP, type(answer).__name__, body=body)
     seen = rows.snapshot(row, request.facts)
-    plan = decide_answer(answer, asked_at=asked_at, facts=request.facts, times=seen.times)
+    plan = decide_answer(answer, asked_at=asked_at, facts=seen.facts, times=seen.times)
     return (yield from _follow(request.key, row, plan, found))
 
 

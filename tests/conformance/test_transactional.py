@@ -1,0 +1,219 @@
+"""Effects that are rows in the same database: committed with their receipt in one transaction, or not at all."""
+
+import sqlite3
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from counterfoil import Effect, Provider
+from counterfoil.errors import (
+    ConstraintViolated,
+    FingerprintMismatch,
+    ForeignTransaction,
+    GuardedTransaction,
+    NestedEffect,
+)
+from counterfoil.storage.script import Ddl, Script
+from tests.conformance.subject import ASYNC, SYNC, Subject
+
+INSERT = "insert into booking (seat) values (?) returning id"
+
+
+@pytest.fixture
+def booking(subject: Subject) -> Subject:
+    def script() -> Script[None]:
+        yield Ddl("create table booking (id integer primary key, seat text not null unique)")
+
+    subject.cf.desk.store.write(script)
+    return subject
+
+
+def bookings(subject: Subject) -> list[str]:
+    def script() -> Script[Any]:
+        return (yield Ddl("select seat from booking order by id"))
+
+    return [row["seat"] for row in subject.cf.desk.store.read(script)]
+
+
+def book(subject: Subject, then: Any = None, **contract: Any) -> Effect[Any]:
+    """Declare the effect in the subject's colour: an async one awaits its statements."""
+
+    def blocking(tx: Any, *, seat: str) -> Any:
+        (row,) = tx.execute(INSERT, (seat,)).fetchall()
+        return finish(tx, row[0], seat)
+
+    async def awaiting(tx: Any, *, seat: str) -> Any:
+        (row,) = await tx.execute(INSERT, (seat,))
+        return finish(tx, row[0], seat)
+
+    def finish(tx: Any, number: int, seat: str) -> Any:
+        if then is not None:
+            then(tx)
+        return {"id": number, "seat": seat}
+
+    return subject.effect(
+        awaiting if subject.colour == ASYNC else blocking, provider=Provider.transactional(), **contract
+    )
+
+
+def test_rows_and_receipt_are_committed_together_once(booking: Subject) -> None:
+    made = book(booking)
+    first = booking.perform(made, seat="12a")
+    again = booking.perform(made, seat="12a")
+    assert first.value == again.value == {"id": 1, "seat": "12a"}
+    assert (first.answered_from, again.answered_from) == ("effect", "receipt")
+    assert bookings(booking) == ["12a"]
+    assert (booking.state, booking.operation["settled_by"]) == ("succeeded", "reply")
+    with pytest.raises(FingerprintMismatch):
+        booking.perform(made, seat="12b")
+
+
+def test_many_callers_at_once_make_one_booking(booking: Subject) -> None:
+    made = book(booking)
+    results = booking.at_once(lambda: booking.perform(made, seat="12a"), 16)
+    assert [r for r in results if isinstance(r, BaseException)] == []
+    assert bookings(booking) == ["12a"]
+
+
+class NoSeat(Exception):
+    """A business error."""
+
+
+@pytest.mark.parametrize("error", [NoSeat("full"), KeyError("seat"), ConnectionResetError()])
+def test_an_exception_rolls_both_back_and_passes_untouched(booking: Subject, error: Exception) -> None:
+    def fail(tx: Any) -> None:
+        raise error
+
+    broken = [True]
+    made = book(booking, lambda tx: fail(tx) if broken else None)
+    with pytest.raises(type(error)) as caught:
+        booking.perform(made, seat="12a")
+    assert caught.value is error
+    assert (bookings(booking), booking.rows("operation"), booking.rows("case")) == ([], [], [])
+    broken.clear()
+    assert booking.perform(made, seat="12a").value["seat"] == "12a"
+
+
+def test_a_violated_constraint_leaves_nothing(booking: Subject) -> None:
+    made = book(booking, key="seat:{request_id}")
+    booking.perform(made, request_id="r-1", seat="12a")
+    with pytest.raises((ConstraintViolated, sqlite3.IntegrityError)):
+        booking.perform(made, request_id="r-2", seat="12a")
+    assert (len(booking.rows("operation")), bookings(booking)) == (1, ["12a"])
+
+
+FORBIDDEN = ["commit", "rollback", " /* x */ COMMIT", "begin", "end", "attach 'x' as y", "-- x\ncommit", "vacuum"]
+
+
+@pytest.mark.parametrize("sql", FORBIDDEN)
+def test_the_transaction_may_not_be_ended_from_inside(booking: Subject, sql: str) -> None:
+    def misuse(tx: Any) -> None:
+        guarded = tx._guarded if hasattr(type(tx), "_do") else tx  # noqa: SLF001 - the awaiting twin's own guard
+        guarded.execute(sql)
+
+    with pytest.raises(GuardedTransaction):
+        booking.perform(book(booking, misuse), seat="12a")
+    assert (bookings(booking), booking.rows("operation")) == ([], [])
+
+
+@pytest.mark.parametrize("name", ["commit", "rollback", "executescript", "close", "backup", "cursor"])
+def test_the_handle_offers_nothing_else(booking: Subject, name: str) -> None:
+    with pytest.raises(GuardedTransaction):
+        booking.perform(book(booking, lambda tx: getattr(tx, name)()), seat="12a")
+    assert bookings(booking) == []
+
+
+def test_a_call_inside_its_body_is_refused_at_once(booking: Subject) -> None:
+    inner = book(booking)
+    if booking.colour == ASYNC:
+
+        async def nested(tx: Any, *, seat: str) -> Any:
+            return await booking.cf.perform(inner, tenant="team-a", request_id="inner", seat=seat)
+    else:
+
+        def nested(tx: Any, *, seat: str) -> Any:  # type: ignore[misc]
+            return booking.perform(inner, request_id="inner", seat=seat)
+
+    made = booking.effect(nested, provider=Provider.transactional())
+    with pytest.raises(NestedEffect):
+        booking.perform(made, seat="12a")
+    assert (bookings(booking), booking.rows("operation")) == ([], [])
+
+
+def test_a_result_that_cannot_be_stored_still_commits(booking: Subject) -> None:
+    made = booking.effect(lambda tx: object(), provider=Provider.transactional())
+    if booking.colour != ASYNC:
+        assert booking.perform(made).marker is not None
+        assert booking.state == "succeeded"
+
+
+# --- inside the caller's own transaction ------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def own(tmp_path: Path) -> Any:
+    """A blocking subject and a connection that the application has open on the same file."""
+    from tests.conformance.conftest import make
+
+    subject = make("sqlite-file", SYNC, tmp_path)
+    connection = sqlite3.connect(tmp_path / "ledger.db", isolation_level=None)
+    connection.execute("create table booking (id integer primary key, seat text not null unique)")
+    yield subject, connection
+    connection.close()
+    subject.close()
+
+
+@pytest.mark.parametrize("ending", ["commit", "rollback"])
+def test_a_joined_effect_shares_the_fate_of_the_callers_transaction(own: Any, ending: str) -> None:
+    subject, connection = own
+    made = book(subject)
+    connection.execute("begin immediate")
+    connection.execute("insert into booking (seat) values ('own')")
+    joined = subject.cf.join(connection)
+    receipt = joined.perform(made, tenant="team-a", request_id="r-1", seat="12a")
+    assert receipt.value == {"id": 2, "seat": "12a"}
+    assert joined.perform(made, tenant="team-a", request_id="r-1", seat="12a").replayed
+    assert connection.in_transaction
+    connection.execute(ending)
+    kept = ending == "commit"
+    assert bookings(subject) == (["own", "12a"] if kept else [])
+    assert len(subject.rows("operation")) == kept
+    assert subject.perform(made, seat="12a").replayed is kept
+
+
+def test_a_joined_effect_that_fails_takes_back_its_own_rows_only(own: Any) -> None:
+    subject, connection = own
+
+    def fail(tx: Any) -> None:
+        raise NoSeat
+
+    connection.execute("begin immediate")
+    connection.execute("insert into booking (seat) values ('own')")
+    with pytest.raises(NoSeat):
+        subject.cf.join(connection).perform(book(subject, fail), tenant="team-a", request_id="r-1", seat="12a")
+    connection.execute("commit")
+    assert bookings(subject) == ["own"]
+    assert subject.rows("operation") == []
+
+
+def test_only_an_open_transaction_of_this_database_can_be_joined(own: Any, tmp_path: Path) -> None:
+    subject, connection = own
+    with pytest.raises(ForeignTransaction, match="begin immediate"):
+        subject.cf.join(connection)
+    with pytest.raises(ForeignTransaction):
+        subject.cf.join(object())
+    other = sqlite3.connect(tmp_path / "other.db", isolation_level=None)
+    other.execute("begin immediate")
+    with pytest.raises(ForeignTransaction, match="another database"):
+        subject.cf.join(other)
+    other.close()
+
+
+def test_an_effect_that_leaves_the_database_is_not_sent_inside_a_transaction(own: Any) -> None:
+    subject, connection = own
+    connection.execute("begin immediate")
+    with pytest.raises(NestedEffect, match="Commit first"):
+        subject.cf.join(connection).perform(subject.ticket(), tenant="team-a", request_id="r-1", title="a")
+    connection.execute("rollback")
+    assert len(subject.sent) == 0
