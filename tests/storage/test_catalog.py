@@ -10,7 +10,8 @@ from counterfoil.storage import catalog, scripts
 from counterfoil.storage.catalog import Statement, parse, render
 
 STATEMENTS = catalog.load("sqlite")
-SCRIPTS = sorted(Path(scripts.__path__[0]).glob("*.py")) + [Path(scripts.__path__[0]).parent / "migrator.py"]
+ROOM = Path(scripts.__path__[0])
+SCRIPTS = [*sorted(ROOM.glob("*.py")), ROOM.parent / "migrator.py"]
 
 
 def test_a_block_is_a_name_a_purpose_and_one_statement() -> None:
@@ -44,12 +45,12 @@ def test_every_statement_says_what_it_is_for_and_is_one(statement: Statement) ->
 
 def called(path: Path) -> set[str]:
     """Name the statements that a script module calls: literals given to `one_row`, `all_rows` and `Call`."""
-    names = set()
+    names: set[str] = set()
     for node in ast.walk(ast.parse(path.read_text("utf-8"))):
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.args:
             first = node.args[0]
             if node.func.id in {"one_row", "all_rows", "Call"} and isinstance(first, ast.Constant):
-                names.add(first.value)
+                names.add(str(first.value))
     return names
 
 

@@ -28,7 +28,7 @@ def check_joinable(store: SqliteStore, transaction: Any) -> sqlite3.Connection:
             f"cf.join takes an open sqlite3 connection, not {type(transaction).__qualname__}: it must hold the"
             " transaction that the business rows are in."
         )
-    if not transaction.in_transaction:
+    if not _in_transaction(transaction):
         raise ForeignTransaction(
             "The connection has no transaction open, so there is nothing to commit with. Begin one first:"
             ' connection.execute("begin immediate").'
@@ -39,6 +39,13 @@ def check_joinable(store: SqliteStore, transaction: Any) -> sqlite3.Connection:
             " Open a Counterfoil on the database of the business rows."
         )
     return transaction
+
+
+def _in_transaction(connection: sqlite3.Connection) -> bool:
+    try:
+        return connection.in_transaction
+    except sqlite3.ProgrammingError:
+        return False  # it is closed
 
 
 def _same_file(store: SqliteStore, connection: sqlite3.Connection) -> bool:
@@ -53,21 +60,15 @@ def _same_file(store: SqliteStore, connection: sqlite3.Connection) -> bool:
 
 
 def run_joined(store: SqliteStore, connection: sqlite3.Connection, maker: Maker[T]) -> T:
-    """Run a script in the open transaction; if it fails, what it did is undone and the transaction stays open.
-
-    The connection's text factory is put back; its row factory and isolation level are not touched.
-    """
-    factory, connection.text_factory = connection.text_factory, str
+    """Run a script in the open transaction; if it fails, what it did is undone and the transaction stays open."""
     cursor = connection.cursor()
+    cursor.execute(f"savepoint {_SAVEPOINT}")
     try:
-        cursor.execute(f"savepoint {_SAVEPOINT}")
-        try:
-            result = store.runner.run(connection, maker())
-        except BaseException:
+        result = store.runner.run(connection, maker())
+    except BaseException:
+        if connection.in_transaction:  # some errors make SQLite undo the whole transaction
             cursor.execute(f"rollback to {_SAVEPOINT}")
-            raise
-        finally:
             cursor.execute(f"release {_SAVEPOINT}")
-    finally:
-        connection.text_factory = factory
+        raise
+    cursor.execute(f"release {_SAVEPOINT}")
     return result

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 OLDEST_SQLITE = (3, 37, 0)  # STRICT tables
 BUSY_TIMEOUT_MS = 10_000
 """How long a transaction waits for another process; long enough for a 3-second write and a queue behind it."""
-_WAL_TRIES, _WAL_PAUSE_S = 200, 0.02
+_WAL_PAUSE_S = 0.02
 
 
 def open_file(url: SqliteUrl, *, network_filesystem: bool = False, busy_timeout: int = BUSY_TIMEOUT_MS) -> None:
@@ -39,7 +39,7 @@ def open_file(url: SqliteUrl, *, network_filesystem: bool = False, busy_timeout:
         raise StoreUnavailable(f"The database {path} cannot be made: its folder does not exist.")
     connection = connect(url, busy_timeout=busy_timeout)
     try:
-        _enter_wal(connection, url.path)
+        _enter_wal(connection, url.path, busy_timeout)
     finally:
         connection.close()
 
@@ -59,14 +59,19 @@ def connect(url: SqliteUrl, *, busy_timeout: int = BUSY_TIMEOUT_MS, read_only: b
     return connection
 
 
-def _enter_wal(connection: sqlite3.Connection, path: str) -> None:
+def _enter_wal(connection: sqlite3.Connection, path: str, busy_timeout: int) -> None:
     """Switch to WAL, trying again: on a fresh file this can say "locked" at once, whatever the time-out."""
-    for left in reversed(range(_WAL_TRIES)):
+    until = time.monotonic() + busy_timeout / 1000
+    mode = None
+    while mode is None:
         try:
-            connection.execute("pragma journal_mode=wal").fetchone()
+            (mode,) = connection.execute("pragma journal_mode=wal").fetchone()
         except sqlite3.Error as error:
-            if not left or not is_busy(error):
+            if time.monotonic() >= until or not is_busy(error):
                 raise from_sqlite(error, path) from error
             time.sleep(_WAL_PAUSE_S)
-        else:
-            return
+    if mode != "wal":
+        raise StoreUnavailable(
+            f"The database {path} cannot use SQLite's write-ahead log (it stays in mode {mode!r}): its file system has"
+            " no shared memory for it. Put the file on a local disk."
+        )

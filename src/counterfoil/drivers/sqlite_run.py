@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 _FORBIDDEN = re.compile(
-    r"(?:\s+|--[^\n]*(?:\n|\Z)|/\*.*?\*/|;)*"
+    r"(?:[\s\ufeff]+|--[^\n]*(?:\n|\Z)|/\*.*?\*/|;)*"  # SQLite takes a byte order mark for white space
     r"(?:begin|commit|end|rollback(?!\s+(?:transaction\s+)?to\b)|attach|detach|vacuum)\b",
     re.IGNORECASE | re.DOTALL,
 )
@@ -128,6 +128,11 @@ class GuardedConnection:
             raise GuardedTransaction(
                 "A transactional effect may not begin, end or leave the transaction that it was given."
                 " Counterfoil commits its rows together with the receipt; raise an exception to roll both back."
+            )
+        if not self._connection.in_transaction:
+            raise GuardedTransaction(
+                "A transactional effect went on after one of its statements had undone the whole transaction (as INSERT"
+                " OR ROLLBACK and a full disk do). Let the error of that statement end the effect."
             )
         return self._connection
 
