@@ -9,7 +9,7 @@ from counterfoil import answers
 from counterfoil.core.effects import Mismatch, WrongEffect
 from counterfoil.core.states import OperationState
 from counterfoil.core.unknown import absence_counts_from
-from counterfoil.errors import ContradictoryDeclaration, OperationNotFound
+from counterfoil.errors import CommitUnknown, ContradictoryDeclaration, OperationNotFound
 from counterfoil.model import Absent, CannotTell, Found, LookupAnswer
 from counterfoil.performing import Job, Protocol, Read, Write, ask, found_outcome
 from counterfoil.storage import rows
@@ -17,7 +17,7 @@ from counterfoil.storage.scripts import ledger
 from counterfoil.storage.scripts.ledger import NoRow, Seen
 
 if TYPE_CHECKING:
-    from counterfoil.storage.script import Row
+    from counterfoil.storage.script import Row, Script
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,14 +63,21 @@ def verify(job: Job) -> Protocol[Verification]:
 
 
 def _record(job: Job, seen: Seen, answer: LookupAnswer) -> Protocol[Row]:
+    """Record the answer; after a COMMIT nobody heard of, once more: the same evidence twice says nothing else."""
     found = found_outcome(job.effect, answer) if isinstance(answer, Found) else None
     contradiction = _contradiction(job, seen.row, answer)
-    row: Row = yield Write(
-        lambda: ledger.record_verification(
-            job.request, answer, asked_at=seen.row["now"], version=seen.row["version"], found=found,
-            contradiction=contradiction,
+    asked_at, version = seen.row["now"], seen.row["version"]
+
+    def maker() -> Script[Row]:
+        return ledger.record_verification(
+            job.request, answer, asked_at=asked_at, version=version, found=found, contradiction=contradiction
         )
-    )  # fmt: skip
+
+    row: Row
+    try:
+        row = yield Write(maker)
+    except CommitUnknown:
+        row = yield Write(maker)
     return row
 
 
