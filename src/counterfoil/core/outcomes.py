@@ -17,11 +17,35 @@ NOTHING_LEFT: Final = frozenset({
     ("httpx", "ConnectTimeout"),
     ("httpx", "PoolTimeout"),
     ("httpx", "UnsupportedProtocol"),
+    ("urllib3", "NewConnectionError"),
+    ("urllib3", "ConnectTimeoutError"),
+    ("aiohttp", "ClientConnectorError"),
+    ("aiohttp", "ConnectionTimeoutError"),
 })  # fmt: skip
 """Exceptions that are raised before a connection stands, so no request can have left this machine.
 
-Named by module and class so that no client library is imported to recognise its own errors.
+Named by module and class so that no client library is imported to recognise its own errors. Only what a single try
+raises stands here: urllib3's `MaxRetryError`, and requests' `ConnectionError` made from it, may hide an earlier try
+that was sent.
 """
+
+LOST: Final = frozenset({
+    ("asyncio", "CancelledError"),
+    ("asyncio", "IncompleteReadError"),
+    ("http", "IncompleteRead"),
+    ("httpx", "ReadError"),
+    ("httpx", "WriteError"),
+    ("httpx", "CloseError"),
+    ("httpx", "RemoteProtocolError"),
+    ("requests", "ConnectionError"),
+    ("requests", "ChunkedEncodingError"),
+    ("urllib3", "MaxRetryError"),
+    ("urllib3", "ProtocolError"),
+    ("aiohttp", "ClientOSError"),
+    ("aiohttp", "ServerDisconnectedError"),
+    ("aiohttp", "ClientPayloadError"),
+})  # fmt: skip
+"""Exceptions of well-known clients that a lost reply raises although nothing in their names or bases says so."""
 
 TIMEOUTS: Final[tuple[type[BaseException], ...]] = (TimeoutError, ConnectionResetError, BrokenPipeError)
 """Errors that leave the outcome unknown; no declaration of "nothing happened" may catch them."""
@@ -52,8 +76,8 @@ def root(cls: type) -> str:
 def ambiguous(declared: Iterable[type[BaseException]]) -> tuple[str, ...]:
     """Name the declared "nothing happened" or "refused" classes that would also catch a lost reply.
 
-    A class does if it is a base of a time-out or a broken connection, or if a loaded subclass of it is a time-out by
-    name other than one of connecting: `httpx.HTTPError` would catch `httpx.ReadTimeout`.
+    A class does if it is a base of a time-out or a broken connection, or if it or a loaded subclass of it is known to
+    be one or is a time-out by name, other than of connecting: `httpx.HTTPError` would catch `httpx.ReadTimeout`.
     """
     return tuple(cls.__name__ for cls in declared if _catches_lost_reply(cls))
 
@@ -61,7 +85,12 @@ def ambiguous(declared: Iterable[type[BaseException]]) -> tuple[str, ...]:
 def _catches_lost_reply(cls: type[BaseException]) -> bool:
     if any(issubclass(lost, cls) for lost in TIMEOUTS) or issubclass(cls, TIMEOUTS):
         return True
-    return any("Timeout" in sub.__name__ and sub.__name__ not in _HARMLESS_TIMEOUTS for sub in _family(cls))
+    return any(_is_lost(sub) for sub in _family(cls))
+
+
+def _is_lost(cls: type[BaseException]) -> bool:
+    named_so = "Timeout" in cls.__name__ and cls.__name__ not in _HARMLESS_TIMEOUTS
+    return named_so or (root(cls), cls.__name__) in LOST
 
 
 def _family(cls: type[BaseException]) -> set[type[BaseException]]:
