@@ -54,7 +54,11 @@ class Reviews:
         refuse_nested("review.open")
         refuse_on_loop("review.open", "await cf.review.open(...) with an AsyncCounterfoil")
         key = OperationKey(tenant=check_tenant(tenant), operation_id=operation_id)
-        return opened(key, self._store.write(lambda: reviews.open_for_review(key)))
+        try:
+            found = self._store.write(lambda: reviews.open_for_review(key))
+        except CommitUnknown:  # asked again, it finds the case that it opened
+            found = self._store.write(lambda: reviews.open_for_review(key))
+        return opened(key, found)
 
     def resolve(
         self,

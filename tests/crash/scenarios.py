@@ -15,6 +15,7 @@ from typing import Any
 from counterfoil import (
     Absent,
     CannotTell,
+    Case,
     CounterfoilError,
     Effect,
     EffectCall,
@@ -220,6 +221,39 @@ async def averify(world: World, name: str) -> None:
     await world.open_async().verify(declared(f"{name}/async"), title="Printer", **WHO)
 
 
+def judge(world: World, name: str, verdict: str) -> None:
+    """Let a person give a verdict on the open case, if it is still open, and then perform."""
+    cf = world.open()
+    for case in cf.review.list(tenant=WHO["tenant"]).items:
+        cf.review.resolve(case.case_id, **given(world, case, verdict))
+    with suppress(CounterfoilError):
+        cf.perform(declared(name), title="Printer", **WHO)
+
+
+async def ajudge(world: World, name: str, verdict: str) -> None:
+    cf = world.open_async()
+    for case in (await cf.review.list(tenant=WHO["tenant"])).items:
+        await cf.review.resolve(case.case_id, **given(world, case, verdict))
+    with suppress(CounterfoilError):
+        await cf.perform(declared(f"{name}/async"), title="Printer", **WHO)
+
+
+def given(world: World, case: Case, verdict: str) -> dict[str, Any]:
+    """Return what a careful person says: the verdict, unless the provider shows the effect by now."""
+    verdict = "happened" if world.provider.count(case) else verdict
+    evidence = '{"number": 1}' if verdict == "happened" else None
+    seen = {"tenant": case.tenant, "expect_version": case.version}
+    return {**seen, "verdict": verdict, "by": "ada", "reason": "seen in the provider's list", "evidence": evidence}
+
+
+def open_case(world: World, name: str) -> None:
+    world.open().review.open(f"r-1/{name}", tenant=WHO["tenant"])
+
+
+async def aopen_case(world: World, name: str) -> None:
+    await world.open_async().review.open(f"r-1/{name}", tenant=WHO["tenant"])
+
+
 def open_only(world: World) -> None:
     world.open()
 
@@ -327,6 +361,11 @@ def performs(name: str, provider: Provider, do: Do, ado: ADo | None = None, **fi
     return both(name, perform, aperform, declare(name, provider, do, ado), **fields)
 
 
+def judged(verdict: str, name: str, **fields: Any) -> tuple[Scenario, Scenario]:
+    run, arun = partial(judge, verdict=verdict), partial(ajudge, verdict=verdict)
+    return both(name, run, arun, name, prepare=LOST, **fields)
+
+
 MAYBE = SUCCEEDED | UNKNOWN
 LOST = (performed, aperformed)
 ROWS = (ledger_invariants, rows_follow_receipts)
@@ -402,6 +441,13 @@ VERIFIED: tuple[Scenario, ...] = (
     *both("verified-unknown", verify, averify, "found", prepare=LOST, traits=LAGS),
 )
 
+JUDGED: tuple[Scenario, ...] = (
+    *judged("happened", declare("judged-happened", OPAQUE, lose_reply)),
+    *judged("did_not_happen_retry", declare("judged-retry", OPAQUE, lose_request)),
+    *judged("did_not_happen_close", declare("judged-close", OPAQUE, lose_request), may_end=FAILED),
+    *both("review-opened", open_case, aopen_case, "opaque", prepare=(abandoned, abandoned), may_end=UNKNOWN),
+)
+
 TRANSACTIONAL: tuple[Scenario, ...] = (
     *both("transactional", perform, aperform, "booking", prepare=(business_tables, business_tables), checks=ROWS),
     Scenario(
@@ -415,6 +461,6 @@ TRANSACTIONAL: tuple[Scenario, ...] = (
 
 OPENING: tuple[Scenario, ...] = (*both("opened", open_only, aopen_only, fresh=True, operations=0),)
 
-ALL = (*PLAIN, *LATER, *LEASES, *VERIFIED, *TRANSACTIONAL, *OPENING)
+ALL = (*PLAIN, *LATER, *LEASES, *VERIFIED, *JUDGED, *TRANSACTIONAL, *OPENING)
 BY_NAME = {scenario.name: scenario for scenario in ALL}
 assert len(BY_NAME) == len(ALL)

@@ -53,7 +53,11 @@ class AsyncReviews:
         """
         refuse_nested("review.open")
         key = OperationKey(tenant=check_tenant(tenant), operation_id=operation_id)
-        return opened(key, await self._store.write(lambda: reviews.open_for_review(key)))
+        try:
+            found = await self._store.write(lambda: reviews.open_for_review(key))
+        except CommitUnknown:  # asked again, it finds the case that it opened
+            found = await self._store.write(lambda: reviews.open_for_review(key))
+        return opened(key, found)
 
     async def resolve(
         self,
