@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import inspect
 import secrets
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Coroutine, Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar, overload
 
 from counterfoil import codec
 from counterfoil.core.durations import milliseconds
@@ -247,6 +247,16 @@ class Effect(Generic[T]):
         return {**defaults, **arguments}
 
 
+class Declare(Protocol):
+    """What `effect(...)` returns: the decorator, which keeps the type that the effect returns."""
+
+    @overload
+    def __call__(self, function: Callable[..., Coroutine[Any, Any, R]], /) -> Effect[R]: ...
+
+    @overload
+    def __call__(self, function: Callable[..., R], /) -> Effect[R]: ...
+
+
 def effect(  # noqa: PLR0913 - the contract has this many clauses, each named at the call
     name: str,
     *,
@@ -262,7 +272,7 @@ def effect(  # noqa: PLR0913 - the contract has this many clauses, each named at
     redact: Collection[str] = (),
     require_key: bool = False,
     stable: Collection[str] = (),
-) -> Callable[[Callable[..., Any]], Effect[Any]]:
+) -> Declare:
     """Declare a function as an effect.
 
     The function takes `call` first (a transactional one takes the open transaction) and its business arguments as
@@ -291,7 +301,7 @@ def effect(  # noqa: PLR0913 - the contract has this many clauses, each named at
         DuplicateEffect: the name and version are declared elsewhere.
     """
 
-    def declare(function: Callable[..., Any]) -> Effect[Any]:
+    def declare(function: Callable[..., Any], /) -> Effect[Any]:
         made: Effect[Any] = Effect(function, name=name, version=version, provider=provider)
         made.key = Template.parse(key, arguments=made.parameters.keys(), stable=stable)
         made.facts = _facts(made, time_limit, lease, heartbeat=heartbeat)

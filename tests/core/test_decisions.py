@@ -83,6 +83,7 @@ def held(**given: Any) -> Snapshot:
     return row(**{"state": S.IN_FLIGHT, "holder": "h", "claimed_at": 0, "lease_until": 10_000, **given})
 
 
+NEITHER = "the provider neither honours a key nor can be asked"
 CLAIMS: list[tuple[Snapshot, Any]] = [
     (row(), MayClaim()),
     (row(effect="other"), WrongEffect("other")),
@@ -95,11 +96,11 @@ CLAIMS: list[tuple[Snapshot, Any]] = [
     (held(now=9_999), Held("h", 10_000, 9_999)),
     (
         held(now=10_000),
-        Unsettled(PersonDecides(_why := "the provider neither honours a key nor can be asked"), expired=True),
+        Unsettled(PersonDecides(NEITHER), expired=True),
     ),
     (held(now=10_000, facts=KEYED), Unsettled(Resend(HOUR - 30_000 - KEY_MARGIN_MS), expired=True)),
     (held(now=10_000, facts=QUERYABLE), Unsettled(AskProvider(10_000), expired=True)),
-    (row(state=S.UNKNOWN), Unsettled(PersonDecides(_why), expired=False)),
+    (row(state=S.UNKNOWN), Unsettled(PersonDecides(NEITHER), expired=False)),
     (row(state=S.UNKNOWN, facts=BOTH), Unsettled(AskProvider(0), expired=False)),
 ]
 

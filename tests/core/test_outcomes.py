@@ -52,7 +52,7 @@ def test_only_what_provably_means_less_is_less_than_unknown(error: BaseException
 def test_a_refused_connection_that_is_only_the_context_of_another_error_proves_nothing() -> None:
     def second_server() -> None:
         try:
-            raise ConnectionRefusedError  # a first server refused ...
+            raise ConnectionRefusedError  # noqa: TRY301 - a first server refused ...
         except ConnectionRefusedError as error:
             raise TimeoutError from error  # ... and the second one took it and was silent
 
