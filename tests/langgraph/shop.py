@@ -7,9 +7,10 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from operator import add
 from pathlib import Path
-from typing import Annotated, Any, TypedDict
+from typing import Annotated, Any
 
 from langgraph.graph import END, START, StateGraph
+from typing_extensions import TypedDict  # the one that pydantic takes on Python 3.11
 
 from counterfoil import Absent, CannotTell, Counterfoil, EffectCall, Found, NotSent, Provider, Refused, effect
 from counterfoil.testing.tally import TallyFile

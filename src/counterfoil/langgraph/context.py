@@ -16,11 +16,10 @@ from counterfoil.core.templates import validate_id
 from counterfoil.desk import Desk
 from counterfoil.errors import NoActiveCounterfoil, ReservedConfig
 from counterfoil.model import Origin, Trusted
+from counterfoil.storage.scripts.threads import Step, ThreadKey
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-
-    from counterfoil.storage.scripts.threads import ThreadKey
 
 KEY: Final = "__counterfoil"
 CONF: Final = "configurable"
@@ -105,6 +104,7 @@ class Here:
     trusted: Trusted
     origin: Origin
     run: Run | None
+    step: Step | None
 
 
 def locate(asked: str) -> Here:
@@ -125,7 +125,8 @@ def locate(asked: str) -> Here:
     desk = found.desk if found is not None else _desk_of_saver(config, asked)
     trusted = found.trusted if found is not None else Trusted()
     origin = _origin(config)
-    return Here(desk, _with_thread(trusted, origin), origin, found if isinstance(found, Run) else None)
+    run = found if isinstance(found, Run) else None
+    return Here(desk, _with_thread(trusted, origin), origin, run, _step(config, origin))
 
 
 def _desk_of_saver(config: Mapping[str, Any], asked: str) -> Desk:
@@ -160,6 +161,16 @@ def _origin(config: Mapping[str, Any]) -> Origin:
         task_id=info.task_id if info else None,
         run_id=_text(info.run_id) if info else None,
     )
+
+
+def _step(config: Mapping[str, Any], origin: Origin) -> Step | None:
+    """Return the running task with its checkpoints, or None where nothing is checkpointed."""
+    ids: Mapping[str, str] = conf_of(config).get("checkpoint_map") or {}
+    # The map has an entry for each graph around the task; that of a @task also one for its entrypoint, on one id.
+    here = sorted((ns for ns, found in ids.items() if found == origin.checkpoint_id), key=len)
+    if not (origin.thread_id and origin.checkpoint_id and origin.task_id and here and "" in ids):
+        return None
+    return Step(checkpoint_ns=here[0], checkpoint_id=origin.checkpoint_id, root_id=ids[""], task_id=origin.task_id)
 
 
 def _text(value: object) -> str | None:

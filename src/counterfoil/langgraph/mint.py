@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
+import time
 from typing import TYPE_CHECKING, Any
 
 from counterfoil.active import refuse_nested, refuse_on_loop
@@ -11,13 +12,16 @@ from counterfoil.core.workflows import NeedsBranch
 from counterfoil.errors import BranchRequired, InvalidId, NoActiveCounterfoil
 from counterfoil.ids import random_id
 from counterfoil.langgraph.context import Here, locate
+from counterfoil.runners import Waiting
 from counterfoil.storage.scripts import threads
-from counterfoil.storage.scripts.threads import ThreadKey
+from counterfoil.storage.scripts.threads import NotStored, ThreadKey
 
 if TYPE_CHECKING:
     from counterfoil.storage.script import Maker
 
 PREFIX = "mint-"
+STORED_WITHIN_MS = 5_000
+"""How long a step waits for the checkpoint it runs on: where a run begins, the runtime stores that beside the step."""
 _NAME = re.compile(r"[a-z][a-z0-9_]{0,39}")
 
 
@@ -35,36 +39,49 @@ def mint(name: str) -> str:
     refuse_nested("mint")
     refuse_on_loop("mint", f"await amint({name!r})")
     here = locate("mint")
-    return _taken(name, here.desk.store.write(_minting(here, name)))
+    maker, waiting = _minting(here, name), Waiting(STORED_WITHIN_MS)
+    while isinstance(minted := here.desk.store.write(maker), NotStored):
+        time.sleep(_pause(waiting))
+    return _taken(name, minted)
 
 
 async def amint(name: str) -> str:
     """Return a new id to put into the state, in an async node; see `mint`."""
     refuse_nested("mint")
     here = locate("mint")
-    return _taken(name, await asyncio.shield(here.desk.async_store.write(_minting(here, name))))
+    maker, waiting = _minting(here, name), Waiting(STORED_WITHIN_MS)
+    while isinstance(minted := await asyncio.shield(here.desk.async_store.write(maker)), NotStored):  # noqa: ASYNC110 - the database tells
+        await asyncio.sleep(_pause(waiting))
+    return _taken(name, minted)
+
+
+def _pause(waiting: Waiting) -> float:
+    if (pause := waiting.next()) is None:
+        raise NoActiveCounterfoil(
+            "mint was called in a graph whose checkpoints are not stored: entered again, this step would get another"
+            " id. A child graph that mints is compiled without checkpointer=False."
+        )
+    return pause
 
 
 def _minting(here: Here, name: str) -> Maker[Any]:
     if not _NAME.fullmatch(name):
         raise InvalidId(f"The name {name!r} cannot be minted: use up to 40 lower-case letters, digits and underscores.")
-    origin = here.origin
-    if origin.thread_id is None or origin.checkpoint_id is None or origin.task_id is None:
+    step = here.step
+    if step is None:
         raise NoActiveCounterfoil(
             "mint was called in a run without a thread or checkpointer: the id would be lost with the process. Compile"
             " the graph with cf.compile(builder) and run it with a thread_id."
         )
-    key = ThreadKey(tenant=here.trusted.tenant, thread_id=origin.thread_id)
-    place = {"checkpoint_ns": origin.checkpoint_ns or "", "checkpoint_id": origin.checkpoint_id}
-    task = origin.task_id
-    return lambda: threads.mint(key, name=name, place=place, task_id=task, make=lambda: random_id(f"{PREFIX}{name}"))
+    key = ThreadKey(tenant=here.trusted.tenant, thread_id=here.origin.thread_id or "")
+    return lambda: threads.mint(key, name=name, step=step, make=lambda: random_id(f"{PREFIX}{name}"))
 
 
 def _taken(name: str, minted: str | NeedsBranch) -> str:
     if isinstance(minted, NeedsBranch):
         raise BranchRequired(
             f"This run went back behind a step that had minted {name!r}; minting again would give the same business"
-            " action a second id and let its effects happen twice. Go on from a checkpoint after that step, or start a"
-            " new thread for a new business action."
+            " action a second id and let its effects happen twice. Go on without a checkpoint_id if that step is not"
+            " finished, go back to a checkpoint after it, or start a new thread for a new business action."
         )
     return minted

@@ -71,10 +71,11 @@ def _suspicions(here: Here, effect: Effect[Any], arguments: dict[str, Any]) -> l
     """Return a question for each key field whose value may have been minted in this very step."""
     values = [arguments.get(name) for name in effect.key.fields]
     minted = [value for value in values if isinstance(value, str) and value.startswith(PREFIX)]
-    origin = here.origin
-    key = ThreadKey(tenant=here.trusted.tenant, thread_id=origin.thread_id or "")
-    place = {"checkpoint_id": origin.checkpoint_id or "", "task_id": origin.task_id or ""}
-    return [lambda value=value: threads.is_minted_here(key, minted_id=value, **place) for value in minted]  # type: ignore[misc]
+    step = here.step
+    if step is None:
+        return []
+    key = ThreadKey(tenant=here.trusted.tenant, thread_id=here.origin.thread_id or "")
+    return [lambda value=value: threads.is_minted_here(key, minted_id=value, step=step) for value in minted]  # type: ignore[misc]
 
 
 def _refuse_minted(effect: Effect[Any], minted_here: bool) -> None:  # noqa: FBT001 - the answer to the question

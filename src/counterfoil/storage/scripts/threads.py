@@ -161,18 +161,39 @@ def owner(key: ThreadKey) -> Script[int | None]:
     return int(row["attempt"]) if row["state"] == _RUNNING else 0
 
 
-def mint(
-    key: ThreadKey, *, name: str, place: dict[str, str], task_id: str, make: Callable[[], str]
-) -> Script[str | NeedsBranch]:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Step:
+    """The running of one task: the graph it is in, the checkpoint that it runs on, and the root graph's one.
+
+    Which way a run has come is read from the root graph: a child's own history begins anew whenever its parent goes
+    back.
+    """
+
+    checkpoint_ns: str
+    checkpoint_id: str
+    root_id: str
+    task_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class NotStored:
+    """The checkpoint on which a step runs is not stored, or not yet."""
+
+
+def mint(key: ThreadKey, *, name: str, step: Step, make: Callable[[], str]) -> Script[str | NeedsBranch | NotStored]:
     """Mint an id for this step, or return the one that it minted before it was interrupted."""
-    scope = {**key.params, "checkpoint_ns": place["checkpoint_ns"]}
-    rows = yield from all_rows("list_mints", **scope, name=name)
-    line = yield from all_rows("list_lineage", **scope, checkpoint_id=place["checkpoint_id"])
+    here = yield from one_row(
+        "has_checkpoint", **key.params, checkpoint_ns=step.checkpoint_ns, checkpoint_id=step.checkpoint_id
+    )
+    line = yield from all_rows("list_lineage", **key.params, checkpoint_ns="", checkpoint_id=step.root_id)
+    if here is None or not line:
+        return NotStored()
+    rows = yield from all_rows("list_mints", **key.params, name=name)
     decision = decide_mint(
         [Minted(row["checkpoint_id"], row["task_id"], row["minted_id"]) for row in rows],
         [Ancestor(row["checkpoint_id"], row["source"]) for row in line],
-        checkpoint_id=place["checkpoint_id"],
-        task_id=task_id,
+        checkpoint_id=step.root_id,
+        task_id=step.task_id,
     )
     match decision:
         case SameId(minted_id):
@@ -180,14 +201,18 @@ def mint(
         case NeedsBranch():
             return decision
         case NewId():
-            minted_id = make()
-            yield from one_row("insert_mint", **key.params, **place, name=name, task_id=task_id, minted_id=minted_id)
-            return minted_id
+            return (yield from _minted(key, name, step, make()))
 
 
-def is_minted_here(key: ThreadKey, *, minted_id: str, checkpoint_id: str, task_id: str) -> Script[bool]:
+def _minted(key: ThreadKey, name: str, step: Step, minted_id: str) -> Script[str]:
+    place = {"checkpoint_ns": step.checkpoint_ns, "checkpoint_id": step.root_id, "task_id": step.task_id}
+    yield from one_row("insert_mint", **key.params, **place, name=name, minted_id=minted_id)
+    return minted_id
+
+
+def is_minted_here(key: ThreadKey, *, minted_id: str, step: Step) -> Script[bool]:
     """Say whether an id was minted in this very step."""
     row = yield from one_row(
-        "get_mint", **key.params, minted_id=minted_id, checkpoint_id=checkpoint_id, task_id=task_id
+        "get_mint", **key.params, minted_id=minted_id, checkpoint_id=step.root_id, task_id=step.task_id
     )
     return row is not None

@@ -75,7 +75,7 @@ where tenant = :tenant
 returning version;
 
 -- name: insert_mint
--- Record a minted id with the place where it was minted.
+-- Record a minted id with the task that minted it and the root graph's checkpoint on which that ran.
 insert into counterfoil_mint (tenant, thread_id, checkpoint_ns, name, checkpoint_id, task_id, minted_id, at)
 values (:tenant, :thread_id, :checkpoint_ns, :name, :checkpoint_id, :task_id, :minted_id, {now})
 returning minted_id;
@@ -86,8 +86,16 @@ select checkpoint_id, task_id, minted_id
 from counterfoil_mint
 where tenant = :tenant
   and thread_id = :thread_id
-  and checkpoint_ns = :checkpoint_ns
   and name = :name;
+
+-- name: has_checkpoint
+-- Say whether a checkpoint is stored by now.
+select seq
+from counterfoil_checkpoint
+where tenant = :tenant
+  and thread_id = :thread_id
+  and checkpoint_ns = :checkpoint_ns
+  and checkpoint_id = :checkpoint_id;
 
 -- name: list_lineage
 -- Read a checkpoint's line of ancestors, itself first.
