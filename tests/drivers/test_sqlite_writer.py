@@ -15,6 +15,7 @@ from counterfoil.drivers.probes import Point
 from counterfoil.drivers.sqlite import SqliteStore
 from counterfoil.drivers.sqlite_run import Runner
 from counterfoil.drivers.sqlite_writer import BATCH, Unit, Writer
+from counterfoil.drivers.turns import Turns
 from counterfoil.errors import Busy, CommitUnknown, ConstraintViolated, StoreClosed, StoreUnavailable
 from counterfoil.storage.script import Ddl, Script
 from tests.drivers.scripts import SECONDS, Call, Commits, Gate, add, during, numbers, open_store, sql, watch_queue
@@ -384,7 +385,7 @@ class Lossy(sqlite3.Connection):
 def lossy(tmp_path: Path) -> Iterator[tuple[Lossy, Writer]]:
     connection = sqlite3.connect(tmp_path / "t.db", isolation_level=None, check_same_thread=False, factory=Lossy)
     connection.execute("create table t (n integer)")
-    writer = Writer(lambda: connection, Runner(path="t.db"))
+    writer = Writer(lambda: connection, Runner(path="t.db"), Turns(None))
     yield connection, writer
     writer.close()
 

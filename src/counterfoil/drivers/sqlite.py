@@ -11,6 +11,7 @@ from counterfoil.drivers.probes import Probe, no_probe
 from counterfoil.drivers.sqlite_open import BUSY_TIMEOUT_MS, connect, open_file
 from counterfoil.drivers.sqlite_run import Runner
 from counterfoil.drivers.sqlite_writer import Unit, Writer
+from counterfoil.drivers.turns import Turns
 from counterfoil.errors import CommitUnknown
 from counterfoil.storage.migrator import Migrator
 
@@ -45,7 +46,7 @@ class SqliteStore:
         self.url = url
         self._busy_timeout = busy_timeout
         self.runner = Runner(path=url.path, clock=clock or SystemClock(), probe=probe)
-        self.writer = Writer(self._connect, self.runner)
+        self.writer = Writer(self._connect, self.runner, Turns(None if url.in_memory else url.path))
         self._idle: list[sqlite3.Connection] = []
         self._mutex = threading.Lock()
 

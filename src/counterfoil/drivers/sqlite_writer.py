@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from counterfoil.drivers.sqlite_run import Runner
+    from counterfoil.drivers.turns import Turns
     from counterfoil.storage.script import Maker
 
 BATCH = 64
@@ -67,9 +68,10 @@ class Unit:
 class Writer:
     """Serialises all writes of this process on one connection."""
 
-    def __init__(self, connect: Callable[[], sqlite3.Connection], runner: Runner) -> None:
+    def __init__(self, connect: Callable[[], sqlite3.Connection], runner: Runner, turns: Turns) -> None:
         self._connection = connect()
         self._runner = runner
+        self._turns = turns
         self._mutex = threading.Lock()
         self._queue: deque[Unit] = deque()
         self._leading = False
@@ -130,6 +132,7 @@ class Writer:
             self._thread_wake.release()
             self._thread.join()
         self._connection.close()
+        self._turns.close()
 
     @property
     def usable(self) -> bool:
@@ -285,6 +288,11 @@ class Writer:
             self._transaction(lambda: self._run_each(batch))
 
     def _transaction(self, body: Callable[[], None]) -> None:
+        with self._turns.taken():
+            self._take_turn(body)
+        self._runner.probe(Point.AFTER_COMMIT, "")
+
+    def _take_turn(self, body: Callable[[], None]) -> None:
         connection, path = self._connection, self._runner.path
         try:
             connection.execute("begin immediate")
@@ -299,7 +307,6 @@ class Writer:
                 connection.execute("rollback")
             raise
         self._committed = True
-        self._runner.probe(Point.AFTER_COMMIT, "")
 
     def _commit(self) -> None:
         try:

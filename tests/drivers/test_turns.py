@@ -1,0 +1,126 @@
+"""Processes take turns in front of SQLite's write lock; a turn that does not come holds nobody up for long."""
+
+import fcntl
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+
+import pytest
+
+from counterfoil import Counterfoil, EffectCall, effect
+from counterfoil.drivers import turns
+from counterfoil.drivers.turns import Turns
+
+HOLD = """
+import fcntl, sys
+with open(sys.argv[1], "ab") as file:
+    fcntl.flock(file, fcntl.LOCK_EX)
+    print("held", flush=True)
+    sys.stdin.readline()
+"""
+
+
+@contextmanager
+def held_elsewhere(database: Path) -> Iterator[subprocess.Popen[str]]:
+    """Let another process hold the turn until it is told to end."""
+    command = [sys.executable, "-c", HOLD, f"{database}-turn"]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as holder:
+        assert holder.stdout is not None
+        assert holder.stdout.readline() == "held\n"
+        try:
+            yield holder
+        finally:
+            holder.kill()
+
+
+@pytest.fixture
+def queue(tmp_path: Path) -> Iterator[Turns]:
+    with closing(Turns(str(tmp_path / "a.db"))) as made:
+        yield made
+
+
+def let_go(holder: subprocess.Popen[str]) -> None:
+    assert holder.stdin is not None
+    holder.stdin.write("\n")
+    holder.stdin.flush()
+
+
+def test_a_turn_is_waited_for(tmp_path: Path, queue: Turns) -> None:
+    entered = threading.Event()
+
+    def enter() -> None:
+        with queue.taken():
+            entered.set()
+
+    with held_elsewhere(tmp_path / "a.db") as holder:
+        waiter = threading.Thread(target=enter)
+        waiter.start()
+        assert not entered.wait(0.1)
+        let_go(holder)
+        assert entered.wait(10)
+        waiter.join()
+
+
+def test_the_turn_is_given_back(tmp_path: Path, queue: Turns) -> None:
+    with queue.taken():
+        pass
+    with held_elsewhere(tmp_path / "a.db"):
+        pass
+
+
+def test_a_turn_that_does_not_come_is_done_without(
+    tmp_path: Path, queue: Turns, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(turns, "LONGEST_WAIT_S", 0.01)
+    with held_elsewhere(tmp_path / "a.db"), queue.taken():
+        pass
+
+
+def test_a_wait_that_was_given_up_is_not_begun_again(
+    tmp_path: Path, queue: Turns, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(turns, "LONGEST_WAIT_S", 0.01)
+    with held_elsewhere(tmp_path / "a.db"):
+        with queue.taken():
+            pass
+        monkeypatch.setattr(turns, "LONGEST_WAIT_S", 1_000.0)
+        with queue.taken():
+            pass
+
+
+def test_a_wait_that_was_given_up_does_not_keep_the_turn(
+    tmp_path: Path, queue: Turns, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(turns, "LONGEST_WAIT_S", 0.01)
+    with held_elsewhere(tmp_path / "a.db") as holder:
+        with queue.taken():
+            pass
+        let_go(holder)
+        assert holder.wait(10) == 0
+    for thread in threading.enumerate():
+        if thread.name == "counterfoil-turn":
+            thread.join(10)
+    with (tmp_path / "a.db-turn").open("ab") as file:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+
+
+def test_a_folder_that_takes_no_file_costs_the_turn_alone(tmp_path: Path) -> None:
+    with Turns(str(tmp_path / "missing" / "a.db")).taken():
+        pass
+
+
+@effect("turns.note", key="{request_id}/note")
+def note(call: EffectCall, *, text: str) -> str:
+    return text
+
+
+def test_a_stopped_process_with_the_turn_does_not_stop_the_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(turns, "LONGEST_WAIT_S", 0.01)
+    database = tmp_path / "a.db"
+    with held_elsewhere(database), Counterfoil.open(f"sqlite:///{database}") as cf:
+        assert cf.perform(note, tenant="t", request_id="r", text="x").value == "x"
