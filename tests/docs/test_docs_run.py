@@ -29,7 +29,7 @@ def run(command: list[str], folder: Path) -> str:
     known = {"python": [sys.executable], "counterfoil": [sys.executable, "-m", "counterfoil"]}
     argv = [*known[command[0]], *command[1:]]
     done = subprocess.run(
-        argv, cwd=folder, env=env, capture_output=True, text=True, check=False, timeout=LIMIT_S, stdin=subprocess.DEVNULL
+        argv, cwd=folder, env=env, input="", capture_output=True, text=True, check=False, timeout=LIMIT_S
     )
     return done.stdout + done.stderr if done.returncode == 0 else f"{done.stdout}{done.stderr}exit {done.returncode}\n"
 

@@ -1,0 +1,84 @@
+"""The README's lines do what they claim, at a server that counts; so do the examples."""
+
+import os
+import re
+import shlex
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from counterfoil.demo.situations import SITUATIONS
+from counterfoil.testing.provider_client import CountingProvider
+from counterfoil.testing.provider_desk import Settings
+
+ROOT = Path(__file__).parents[2]
+README = (ROOT / "README.md").read_text("utf-8")
+EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
+LIMIT_S = 60
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture
+def server() -> Iterator[CountingProvider]:
+    with CountingProvider() as running:
+        yield running
+
+
+def run(arguments: list[str], folder: Path) -> str:
+    env = {**os.environ, "PYTHONPATH": str(ROOT / "src"), "COUNTERFOIL_URL": "sqlite:///agent.db"}
+    done = subprocess.run(
+        [sys.executable, *arguments], cwd=folder, env=env, capture_output=True, text=True, check=False, timeout=LIMIT_S
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+def lines(server: CountingProvider) -> str:
+    """Return the README's program, pointed at a running server."""
+    (program,) = re.findall(r"^```python\n(.*?)^```$", README, re.MULTILINE | re.DOTALL)
+    assert program.count("http://localhost:8000") == 1
+    return str(program).replace("http://localhost:8000", server.url)
+
+
+def commands() -> list[list[str]]:
+    return [shlex.split(line) for line in re.findall(r"^counterfoil (.*)$", README, re.MULTILINE)]
+
+
+def test_the_few_lines_open_one_ticket_through_an_interrupt(server: CountingProvider, tmp_path: Path) -> None:
+    run(["-c", lines(server)], tmp_path)
+    assert (server.count("tickets"), server.received()) == (1, 1)
+
+
+def test_the_few_lines_open_one_ticket_although_the_reply_is_lost(server: CountingProvider, tmp_path: Path) -> None:
+    server.order("drop-reply")
+    run(["-c", lines(server)], tmp_path)
+    assert (server.count("tickets"), server.received()) == (1, 1)
+
+
+def test_the_commands_answer_and_settle_what_the_few_lines_left_open(server: CountingProvider, tmp_path: Path) -> None:
+    run(["-c", lines(server)], tmp_path)
+    server.order("drop-reply")
+    server.configure(Settings(lookup=False))
+    opening = lines(server).partition("cf.run(graph, Command(")[0]
+    run(["-c", opening.replace("request-42", "request-43").replace('"t-1"', '"t-2"')], tmp_path)
+    listed, explained, waiting, resolved = (run(["-m", "counterfoil", *each], tmp_path) for each in commands())
+    assert re.search(r"request-43/create-ticket +unknown", listed)
+    assert explained.startswith("It happened once. request-42/create-ticket")
+    assert re.search(r"case-1 .* request-43/create-ticket", waiting)
+    assert "verdict=happened" in resolved
+
+
+def test_the_table_has_the_situations_of_the_demo_in_their_order() -> None:
+    rows = re.findall(r"^\| ([^|]+?) \| \d \| \*\*\d\*\*", README, re.MULTILINE)
+    assert len(rows) == len(SITUATIONS)
+    for row, situation in zip(rows, SITUATIONS, strict=True):
+        assert set(row.split()) & set(situation.title.split()), (row, situation.title)
+
+
+@pytest.mark.parametrize("example", EXAMPLES, ids=lambda path: path.stem)
+def test_an_example_runs_to_its_end(example: Path, tmp_path: Path) -> None:
+    run(["-W", "error", str(example)], tmp_path)
