@@ -1,0 +1,23 @@
+"""B08: the result of a step and its checkpoint are written by separate jobs.
+
+Which one reached the disk before a crash decides whether the step is repeated.
+
+Sources: https://github.com/langchain-ai/langgraph/issues/8039, https://github.com/langchain-ai/langgraph/issues/8234
+
+The managed graph, with both colours, is killed in tests/langgraph/test_kills.py; here are the weaker ways to run it.
+"""
+
+from pathlib import Path
+
+import pytest
+
+from tests.langgraph.test_kills import assert_same, kills
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("variant", ["durability-async", "plain", "plain-awaiting"])
+def test_a_kill_between_the_two_repeats_no_effect_and_tears_nothing(tmp_path: Path, variant: str) -> None:
+    first, killed = kills(tmp_path, variant, "after")
+    assert_same(first, killed)
+    between = [run["point"] for run in killed if "_write" in run["point"] or "insert_checkpoint" in run["point"]]
+    assert len(between) >= 8

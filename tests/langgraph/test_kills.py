@@ -1,0 +1,55 @@
+"""A graph whose process is killed anywhere is finished by another process with the same effects and the same state."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.langgraph.killing import VARIANTS
+
+LIMIT_S = 300
+
+
+def kills(folder: Path, *arguments: str) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+    """Return the undisturbed run and the killed ones."""
+    done = subprocess.run(
+        [sys.executable, "-m", "tests.langgraph.killing", str(folder), *arguments],
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, [str(Path.cwd()), *sys.path]))},
+        stdout=subprocess.PIPE,
+        timeout=LIMIT_S,
+        check=True,
+    )
+    first, *others = json.loads(done.stdout)
+    return first, others
+
+
+def assert_same(first: dict[str, Any], killed: list[dict[str, Any]]) -> None:
+    assert (first["tickets"], first["mails"]) == (1, 1)
+    assert first["values"]["log"] == ["prepare", "ticket", "ask", "mail"]
+    assert first["operations"] == ["succeeded", "succeeded"]
+    assert first["children"] == 1
+    for run in killed:
+        told = {name: run[name] for name in first if name not in ("point", "killed")}
+        assert told == {name: first[name] for name in told}, run["point"]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("variant", "where", "count"), [("blocking", "around", 36), ("awaiting", "after", 14)])
+def test_a_kill_on_either_side_of_any_commit_leaves_one_effect_and_the_same_state(
+    tmp_path: Path, variant: str, where: str, count: int
+) -> None:
+    first, killed = kills(tmp_path, variant, where)
+    assert_same(first, killed)
+    assert first["threads"] == [["idle", None]]
+    assert sum(run["killed"] for run in killed) >= count  # commits may be grouped, so that a few fewer are met
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_a_kill_at_any_moment_leaves_one_effect_and_the_same_state(tmp_path: Path, variant: str) -> None:
+    first, killed = kills(tmp_path, variant, "100")
+    assert_same(first, killed)
