@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 from counterfoil import AsyncCounterfoil, Counterfoil, Effect, Provider, Receipt, Verification, effect
 from counterfoil.drivers.probes import Point
 from counterfoil.storage.script import Ddl, Row, Script
+from counterfoil.storage.scripts import inspection
 from counterfoil.testing.clock import FakeClock
 from counterfoil.testing.tally import TallyFile
 
@@ -192,7 +193,8 @@ class Subject:
         return [row["kind"] for row in self.rows("case") if row["state"] == state]
 
     def attempts(self) -> list[str]:
-        return [row["outcome"] for row in sorted(self.rows("attempt"), key=lambda row: row["attempt"])]
+        store = self.cf.desk.store if self.colour == SYNC else self.cf.store
+        return [row["outcome"] for row in self.settle(store.read(inspection.everything)).attempts]
 
     def evidence(self) -> list[str]:
         return [row["kind"] for row in sorted(self.rows("evidence"), key=lambda row: row["seq"])]

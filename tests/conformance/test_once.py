@@ -38,7 +38,7 @@ def test_the_first_call_runs_the_effect_and_the_next_ones_answer_from_its_receip
     row = subject.operation
     assert (row["state"], row["attempt"], row["fence"], row["settled_by"]) == ("succeeded", 1, 1, "reply")
     assert row["payload"] is None
-    assert row["holder"] is None
+    assert row["lease_until"] == 0
     assert subject.attempts() == ["succeeded"]
     assert subject.rows("case") == []
 

@@ -107,13 +107,13 @@ def dying(call: EffectCall) -> None:
 
 def test_a_dead_process_runs_no_statement_and_settles_nothing(tmp_path: Path) -> None:
     world = World(tmp_path, FakeClock(), ProviderTraits())
-    strike = Strike(CrashPoint(16, ProviderPoint.AFTER_ACCEPT, "r/dying"), Manner.CRASH)
+    strike = Strike(CrashPoint(14, ProviderPoint.AFTER_ACCEPT, "r/dying"), Manner.CRASH)
     world.open()
     dead = World(tmp_path, world.clock, world.traits, strike)
     with pytest.raises(SimulatedCrash):
         dead.open().perform(dying, tenant="t", request_id="r")
-    assert strike.points[15].kind == ProviderPoint.AFTER_ACCEPT
-    assert [point.kind for point in strike.points[16:]] == [Point.BEFORE_STATEMENT]  # its settle, refused at once
+    assert strike.points[13].kind == ProviderPoint.AFTER_ACCEPT
+    assert [point.kind for point in strike.points[14:]] == [Point.BEFORE_STATEMENT]  # its settle, refused at once
     assert world.provider.counts() == {("t", "r/dying"): 1}
     dead.close()
     world.close()
@@ -130,9 +130,9 @@ def test_a_lost_commit_took_effect_and_its_caller_goes_on(tmp_path: Path) -> Non
 
 def test_a_commit_goes_by_the_statement_before_it() -> None:
     recorder = Recorder()
-    recorder(Point.BEFORE_STATEMENT, "insert_attempt")
+    recorder(Point.BEFORE_STATEMENT, "archive_attempt")
     recorder(Point.BEFORE_COMMIT, "")
-    assert str(recorder.points[-1]) == "#2 before-commit insert_attempt"
+    assert str(recorder.points[-1]) == "#2 before-commit archive_attempt"
 
 
 def test_a_report_reads_well() -> None:

@@ -118,6 +118,30 @@ def test_one_operation_comes_with_its_attempts_cases_and_receipt(each: Coloured)
     assert [case.kind for case in lost.cases] == ["unknown_outcome"]
 
 
+def attempts(each: Coloured, operation_id: str) -> list[tuple[int, str, bool, int | None]]:
+    seen = each.call("operations.get", operation_id, tenant="team-A").attempts
+    assert all(a.holder and a.started_at < a.deadline for a in seen)
+    return [(a.attempt, a.outcome, a.fence == a.attempt, a.ended_at) for a in seen]
+
+
+def test_an_attempt_shows_wherever_its_record_is(each: Coloured) -> None:
+    start = each.clock.now_ms()
+    running = each.abandon(note, tenant="team-A", request_id="r-1", text="x")
+    assert attempts(each, running) == [(1, "running", True, None)]
+    assert each.call("operations.get", running, tenant="team-A").operation.holder
+    each.call("perform", note, tenant="team-A", request_id="r-2", text="x")
+    assert attempts(each, "r-2/note") == [(1, "succeeded", True, start)]
+    assert each.call("operations.get", "r-2/note", tenant="team-A").operation.holder is None
+    each.clock.advance("2m")
+    case = each.call("review.open", running, tenant="team-A")
+    assert attempts(each, running) == [(1, "unknown", True, start + 120_000)]
+    verdict = {"verdict": "did_not_happen_retry", "by": "eve", "reason": "x", "expect_version": case.version}
+    each.call("review.resolve", case.case_id, tenant="team-A", **verdict)
+    each.call("perform", note, tenant="team-A", request_id="r-1", text="x")
+    now = start + 120_000
+    assert attempts(each, running) == [(1, "not_sent", True, now), (2, "succeeded", True, now)]
+
+
 def test_counts_name_every_state(each: Coloured) -> None:
     fill(each)
     counts = each.call("operations.counts", tenant="team-A")

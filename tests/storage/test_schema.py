@@ -20,6 +20,7 @@ HOT = {
     "get_operation": "SEARCH counterfoil_operation USING INDEX sqlite_autoindex_counterfoil_operation_1",
     "take_operation_if_unmoved": "SEARCH counterfoil_operation USING INDEX sqlite_autoindex_counterfoil_operation_1",
     "settle_if_fenced": "SEARCH counterfoil_operation USING INDEX sqlite_autoindex_counterfoil_operation_1",
+    "archive_attempt": "SEARCH counterfoil_operation USING INDEX sqlite_autoindex_counterfoil_operation_1",
     "renew_lease_if_fenced": "SEARCH counterfoil_operation USING INDEX sqlite_autoindex_counterfoil_operation_1",
     "end_attempt_if_weaker": "SEARCH counterfoil_attempt USING PRIMARY KEY",
     "get_open_case": "SEARCH counterfoil_case USING INDEX counterfoil_case_",

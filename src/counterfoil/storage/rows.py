@@ -22,7 +22,7 @@ _CASE_PREFIX = "case-"
 _ORIGIN = ("thread_id", "checkpoint_ns", "checkpoint_id", "node", "task_id", "run_id", "trace_id")
 _TRUSTED = ("request_id", "workflow_id", "principal")
 _SUMMARY = (
-    *("seq", "tenant", "operation_id", "effect", "effect_version", "state", "sender", "attempt", "version", "holder"),
+    *("seq", "tenant", "operation_id", "effect", "effect_version", "state", "sender", "attempt", "version"),
     *("claimed_at", "lease_until", "attempt_deadline", "first_attempt_at", "created_at", "updated_at", "settled_at"),
     *("settled_by", "error_class", "error_text", "now"),
 )
@@ -67,6 +67,7 @@ def operation(row: Row) -> Operation:
     """Return an operation as lists show it."""
     return Operation(
         **{name: row[name] for name in _SUMMARY},
+        holder=None if row["settled_at"] else row["holder"],  # after that, it says who made the attempt that succeeded
         fingerprint=codec.text_digest(row["identity_digest"]),
         trusted=Trusted(**{name: row[name] for name in ("tenant", *_TRUSTED)}),
         origin=Origin(**{name: row[name] for name in _ORIGIN}),

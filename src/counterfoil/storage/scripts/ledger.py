@@ -42,6 +42,7 @@ from counterfoil.storage import rows
 from counterfoil.storage.script import Row, Script, one_row, user_code
 from counterfoil.storage.scripts.moves import (
     Outcome,
+    archive_attempt,
     columns,
     end_attempt,
     keep,
@@ -176,7 +177,7 @@ def claim(request: Request) -> Script[ClaimResult]:
         time_limit=request.facts.time_limit,
     )
     if new is not None:
-        return (yield from _begin(request, new, request.content))
+        return _granted({**new, "content_digest": request.content})
     seen = yield from look(request)
     match seen:
         case NoRow():
@@ -199,20 +200,6 @@ def find_claim(request: Request) -> Script[Granted | Seen | NoRow]:
     if row["holder"] == request.holder:
         return _granted(row)
     return (yield from _judge(request, row))
-
-
-def _begin(request: Request, claimed: Row, content: bytes) -> Script[Granted]:
-    yield from one_row(
-        "insert_attempt",
-        **request.id,
-        attempt=claimed["attempt"],
-        fence=claimed["fence"],
-        holder=request.holder,
-        started_at=claimed["claimed_at"],
-        deadline=claimed["attempt_deadline"],
-        outcome=AttemptOutcome.RUNNING,
-    )
-    return _granted({**claimed, "content_digest": content})
 
 
 def _granted(row: Row) -> Granted:
@@ -241,7 +228,7 @@ def _take(request: Request, row: Row, *events: OperationEvent) -> Script[Granted
     )
     if taken is None:
         return LostRace()
-    return (yield from _begin(request, taken, row["content_digest"]))
+    return _granted({**taken, "content_digest": row["content_digest"]})
 
 
 def _expire(request: Request, row: Row) -> Script[ClaimResult]:
@@ -309,16 +296,19 @@ class Late:
 def settle(key: OperationKey, granted: Granted, outcome: Outcome) -> Script[Settled | Late]:
     """Record an attempt's outcome if the claim still holds; otherwise keep it as evidence and say what it means."""
     state = advance(OPERATION, OperationState.IN_FLIGHT, _EVENT[outcome.outcome])
+    succeeded = outcome.outcome is AttemptOutcome.SUCCEEDED
+    if not succeeded:
+        yield from archive_attempt(key, granted.fence, outcome)
     row = yield from one_row(
         "settle_if_fenced",
         **key_params(key),
+        keeps_attempt=succeeded,
         fence=granted.fence,
         expected_state=OperationState.IN_FLIGHT,
         **columns(state, outcome, EvidenceKind.REPLY),
     )
     if row is None:
         return (yield from _settle_late(key, granted, outcome))
-    yield from end_attempt(key, granted.attempt, outcome)
     if state is OperationState.UNKNOWN:
         return Settled(row, (yield from open_case(key, row, CaseKind.UNKNOWN_OUTCOME, _lost_reason(outcome))))
     return Settled(row)

@@ -5,9 +5,14 @@ from counterfoil_operation
 order by seq;
 
 -- name: list_all_attempts
--- Read every attempt; it scans.
+-- Read every attempt, wherever its record is; it scans.
 select *
 from counterfoil_attempt
+union all
+select tenant, operation_id, attempt, fence, holder, claimed_at, attempt_deadline,
+  case when settled_at is null then 'running' else 'succeeded' end, settled_at, error_class, error_text
+from counterfoil_operation
+where holder is not null
 order by tenant, operation_id, attempt;
 
 -- name: list_all_cases

@@ -1,3 +1,8 @@
+-- fragment: receipt
+-- What a receipt is made of.
+tenant, operation_id, effect, effect_version, identity_digest, attempt, state, receipt, receipt_marker, evidence,
+  settled_at
+
 -- name: insert_claimed_operation
 -- Begin an operation that nobody has asked for yet, already claimed by its caller.
 insert into counterfoil_operation (tenant, operation_id, effect, effect_version, sender, state, identity_digest,
@@ -61,11 +66,12 @@ where tenant = :tenant
 returning lease_until, attempt_deadline, {now} as now;
 
 -- name: settle_if_fenced
--- Record an attempt's outcome if this caller still holds the claim.
+-- Record an attempt's outcome if this caller still holds the claim. While the holder stays, the attempt's record is in
+-- this row.
 update counterfoil_operation
 set state = :state,
   version = version + 1,
-  holder = null,
+  holder = case when :keeps_attempt then holder else null end,
   lease_until = 0,
   payload = case when :terminal then null else payload end,
   receipt = :receipt,
@@ -80,7 +86,7 @@ where tenant = :tenant
   and operation_id = :operation_id
   and fence = :fence
   and state = :expected_state
-returning *, {now} as now;
+returning {receipt};
 
 -- name: settle_if_unmoved
 -- Record an outcome learnt by other means, unless the operation moved since it was read.
@@ -103,14 +109,21 @@ where tenant = :tenant
   and version = :version
 returning *, {now} as now;
 
--- name: insert_attempt
--- Begin an attempt.
-insert into counterfoil_attempt (tenant, operation_id, attempt, fence, holder, started_at, deadline, outcome)
-values (:tenant, :operation_id, :attempt, :fence, :holder, :started_at, :deadline, :outcome)
+-- name: archive_attempt
+-- Give the attempt that a claim stands for a record of its own, before the operation's row moves on from it.
+insert into counterfoil_attempt (tenant, operation_id, attempt, fence, holder, started_at, deadline, outcome, ended_at,
+  error_class, error_text)
+select tenant, operation_id, attempt, fence, holder, claimed_at, attempt_deadline, :outcome, {now},
+  :error_class, :error_text
+from counterfoil_operation
+where tenant = :tenant
+  and operation_id = :operation_id
+  and fence = :fence
+  and state = :expected_state
 returning attempt;
 
 -- name: end_attempt_if_weaker
--- Record what became of an attempt, unless better is known of it; `replaces` lists the outcomes that it may replace.
+-- Record what became of an earlier attempt, unless better is known of it; `replaces` lists what it may replace.
 update counterfoil_attempt
 set outcome = :outcome,
   ended_at = {now},

@@ -144,11 +144,18 @@ where tenant = :tenant
 group by state;
 
 -- name: list_attempts
--- Read all attempts of one operation.
+-- Read all attempts of one operation; one that runs, or that succeeded under its claim, is in the operation's row.
 select attempt, fence, holder, started_at, deadline, outcome, ended_at, error_class, error_text
 from counterfoil_attempt
 where tenant = :tenant
   and operation_id = :operation_id
+union all
+select attempt, fence, holder, claimed_at, attempt_deadline,
+  case when settled_at is null then 'running' else 'succeeded' end, settled_at, error_class, error_text
+from counterfoil_operation
+where tenant = :tenant
+  and operation_id = :operation_id
+  and holder is not null
 order by attempt;
 
 -- name: list_evidence

@@ -43,7 +43,8 @@ create table counterfoil_operation (
   updated_at integer not null,
   settled_at integer,
   unique (tenant, operation_id),
-  check ((state = 'in_flight') = (holder is not null)),
+  check (state <> 'in_flight' or holder is not null),
+  check (holder is null or state in ('in_flight', 'succeeded')),
   check ((state in ('succeeded', 'failed', 'rejected', 'expired', 'cancelled')) = (settled_at is not null)),
   check (state <> 'succeeded' or receipt is not null)
 ) strict;
