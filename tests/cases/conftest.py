@@ -3,6 +3,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.cases.stock import Ours, Stock
 from tests.langgraph.shop import Shop, make_shop
 
 
@@ -11,3 +12,13 @@ def shop(tmp_path: Path) -> Iterator[Shop]:
     made = make_shop(tmp_path)
     yield made
     made.close()
+
+
+@pytest.fixture
+def ours(shop: Shop) -> Ours:
+    return Ours(shop)
+
+
+@pytest.fixture
+def stock(tmp_path: Path) -> Stock:
+    return Stock(tmp_path)

@@ -1,8 +1,8 @@
 """Kill real processes on either side of each COMMIT of one graph, let a new process finish, and tell what is left.
 
 `python -m tests.langgraph.killing FOLDER VARIANT WHERE` forks once for each kill and once for each recovery, from a
-process that stays free of threads, and prints one JSON list: the undisturbed run first. WHERE is `around` each COMMIT, only
-`after` each, or a number of random moments.
+process that stays free of threads, and prints one JSON list: the undisturbed run first. WHERE is `around` each COMMIT,
+only `after` each, or a number of random moments.
 """
 
 import asyncio

@@ -20,12 +20,14 @@ from langgraph.runtime import Runtime
 from langgraph.store.memory import InMemoryStore
 from langgraph.types import CachePolicy, Command, RetryPolicy, Send, StreamWriter, TimeoutPolicy, interrupt
 
+from counterfoil import EffectCall, effect
 from counterfoil.errors import EffectNotSent, EffectRefused, FingerprintMismatch, OutcomeUnknown, SecretInState
 from counterfoil.langgraph import aperform, perform, retry_on
 from tests.langgraph.shop import (
     WHO,
     Shop,
     State,
+    accept,
     acharge,
     busy_once,
     chain,
@@ -359,6 +361,22 @@ def test_what_a_node_returns_is_refused_before_the_next_node_and_its_effect_stan
     leaking[0] = False
     assert shop.cf.run(graph, None, **GOING_ON)["numbers"] == [1]
     assert shop.count == 1
+
+
+@effect("test.intent", key="{request_id}/intent", redact=["client_secret"])
+def make_intent(call: EffectCall) -> dict[str, Any]:
+    return {"id": accept(call), "client_secret": "pi_1_secret_2"}
+
+
+def test_a_receipt_with_a_redacted_part_may_be_kept_in_the_state(shop: Shop) -> None:
+    graph, config = (
+        shop.cf.compile(chain(("n", lambda state: {"answer": perform(make_intent).value}))),
+        shop.cf.config(**WHO),
+    )
+    ended = graph.invoke({}, config)
+    assert ended["answer"]["id"] == 1
+    assert graph.get_state(config).values["answer"] == ended["answer"]
+    assert b"pi_1_secret_2" not in shop.raw()
 
 
 # --- functional API --------------------------------------------------------------------------------------------------

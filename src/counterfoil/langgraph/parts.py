@@ -23,6 +23,7 @@ from decimal import Decimal
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any, Final
 
+from counterfoil import codec
 from counterfoil.langgraph.classes import Classes, Kind, Refused, Shape, Unreadable, attributes, set_attributes
 
 if TYPE_CHECKING:
@@ -34,7 +35,7 @@ Parts = tuple[int, Any, list[Any]]
 # fmt: off
 (TUPLE, SET, FROZENSET, BYTEARRAY, BIG_INT, COMPLEX, RANGE, DECIMAL, FRACTION, DATETIME, DATE, TIME, TIMEDELTA,
  TIMEZONE, ZONE, UUID_, PATH, IP, PATTERN, DEQUE, ORDERED, DEFAULT, ENUM, RECORD, MODEL, BUILTIN, PAIRS, SURROGATES,
- NDARRAY, NUMPY_SCALAR) = range(1, 31)
+ NDARRAY, NUMPY_SCALAR, REDACTION) = range(1, 32)
 # fmt: on
 
 _FACTORIES: Final[dict[str, Any]] = {
@@ -135,6 +136,7 @@ _TAKERS: Final[dict[type, Callable[[Any], Parts]]] = {
     collections.deque: lambda v: (DEQUE, v.maxlen, [list(v)]),
     collections.OrderedDict: lambda v: (ORDERED, None, [dict(v)]),
     collections.defaultdict: _take_default_dict,
+    codec.Redacted: lambda _: (REDACTION, None, []),  # receipts are put into the state as they are
     **{cls: lambda v: (PATH, type(v).__name__, [[str(v)]]) for cls in _PATHS},
     **{cls: lambda v: (IP, type(v).__name__, [[str(v)]]) for cls in _IPS},
 }
@@ -180,6 +182,7 @@ _BUILDERS: Final[dict[int, Callable[[Any, list[Any]], Any]]] = {
     ORDERED: lambda _, s: collections.OrderedDict(s[0]),
     DEFAULT: lambda h, s: collections.defaultdict(_FACTORIES[h], s[0]),
     PAIRS: lambda _, s: dict(zip(s[0][::2], s[0][1::2], strict=True)),
+    REDACTION: lambda _, __: codec.REDACTED,
     NDARRAY: lambda h, _: _build_array(h),
     NUMPY_SCALAR: lambda h, _: _build_array([h[0], [], "C", h[1]])[()],
 }

@@ -1,0 +1,107 @@
+"""B11: two workers continue from the same checkpoint; both report success and the history has two children.
+
+Source: https://github.com/langchain-ai/langgraph/issues/8796
+"""
+
+import os
+import subprocess
+import sys
+import threading
+from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+from langgraph.types import Command, interrupt
+
+from counterfoil.errors import ThreadBusy, VersionConflict
+from tests.cases.stock import Ours, Pay, Stock
+from tests.langgraph.shop import WHO, Shop, State, chain
+
+LIMIT_S = 60
+
+
+def meeting(workers: int) -> tuple[Any, list[str]]:
+    """Return a graph whose paying node waits until all workers that got so far are there."""
+    ran: list[str] = []
+    gate = threading.Barrier(workers)
+
+    def build(pay: Pay) -> Any:
+        def ask(state: State) -> State:
+            return {"answer": interrupt("well?")}
+
+        def charge(state: State) -> State:
+            ran.append("charge")
+            if workers > 1:
+                gate.wait(LIMIT_S)
+            return {"numbers": [pay("1")]}
+
+        return chain(("ask", ask), ("charge", charge))
+
+    return build, ran
+
+
+def children(graph: Any, config: Any) -> int:
+    parents = Counter(
+        one.parent_config["configurable"]["checkpoint_id"]
+        for one in graph.get_state_history(config)
+        if one.parent_config
+    )
+    return max(parents.values())
+
+
+def test_without_counterfoil_both_succeed_and_act(stock: Stock) -> None:
+    build, ran = meeting(2)
+    graph = stock.compile(build)
+    graph.invoke({}, stock.config())
+    with ThreadPoolExecutor(2) as pool:
+        list(pool.map(lambda _: graph.invoke(Command(resume="yes"), stock.config()), range(2)))
+    assert stock.count == 2
+    assert children(graph, stock.config()) == 2
+    assert ran == ["charge"] * 2
+
+
+@pytest.mark.parametrize("workers", [2, 20])
+def test_one_worker_goes_on_and_the_others_are_told_before_any_node(ours: Ours, workers: int) -> None:
+    build, ran = meeting(1)
+    cf = ours.shop.cf
+    graph = ours.compile(build)
+    cf.run(graph, {}, **WHO)
+    before = ours.shop.select("select version from counterfoil_thread")[0][0]
+    start = threading.Barrier(workers)
+
+    def resume(_: int) -> str:
+        start.wait(LIMIT_S)
+        try:
+            return str(cf.run(graph, Command(resume="yes"), **WHO)["numbers"])
+        except (ThreadBusy, VersionConflict) as error:
+            return error.code
+
+    with ThreadPoolExecutor(workers) as pool:
+        told = Counter(pool.map(resume, range(workers)))
+    # A worker that comes after the winner has left finds a finished thread, and nothing left to do.
+    assert set(told) <= {"[1]", "thread-busy"}
+    assert told["[1]"] >= 1
+    assert ran == ["charge"]
+    assert ours.count == 1
+    assert children(graph, ours.config()) == 1
+    assert ours.shop.select("select version from counterfoil_thread")[0][0] > before
+
+
+@pytest.mark.slow
+def test_processes_that_start_one_thread_at_once_act_once(shop: Shop) -> None:
+    shop.cf.close()
+    workers = [
+        subprocess.Popen(
+            [sys.executable, "-m", "tests.langgraph.worker", shop.url, str(shop.file.parent), "t-1", "nothing"],
+            env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, [str(Path.cwd()), *sys.path]))},
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        for _ in range(4)
+    ]
+    told = [worker.communicate(timeout=LIMIT_S)[0].split("\n")[-2] for worker in workers]
+    assert {line.split()[0] for line in told} <= {"done", "thread-busy"}
+    assert any(line.startswith("done") for line in told)
+    assert shop.tally.count("charge") == 1
