@@ -126,7 +126,7 @@ def unknown(key: OperationKey, plan: object, row: Row, case: Row | None) -> Outc
 
 
 def _next(plan: object, case_id: str | None) -> str:
-    resolve = f"A person settles it with: counterfoil review resolve {case_id or '<case>'}"
+    resolve = f"A person settles it: counterfoil review {'show ' + case_id if case_id else 'list'}"
     match plan:
         case Resend(until):
             return f"Calling perform again before {when(until)} is safe: the provider honours the operation's key."

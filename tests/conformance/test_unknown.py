@@ -286,7 +286,7 @@ def test_a_provider_that_cannot_tell_leaves_it_to_a_person(subject: Subject, ans
     ticket = subject.ticket(losing(OSError), provider=queryable(subject, answers))
     subject_calls = 0
     for _ in range(2):
-        with pytest.raises(OutcomeUnknown, match="review resolve"):
+        with pytest.raises(OutcomeUnknown, match="counterfoil review show case-"):
             subject.perform(ticket, title="a")
         subject.clock.advance("30d")
         subject_calls += 1
@@ -405,6 +405,46 @@ def test_after_the_keys_lifetime_the_provider_is_asked_first(subject: Subject) -
     subject.clock.advance("2h")
     assert subject.perform(ticket, title="a").answered_from == "lookup"
     assert len(subject.sent) == 1
+
+
+def test_a_resend_that_was_not_sent_tells_nothing_of_the_first_one(subject: Subject) -> None:
+    """The first send may have happened: once its key is over, a free operation would be sent a second time."""
+    errors: list[Exception] = [OSError(), NotSent("the line is down"), NotSent("still down")]
+
+    def end() -> None:
+        if errors:
+            raise errors.pop(0)
+
+    ticket = subject.ticket(end, provider=Provider(key_lifetime="1h"))
+    for _ in range(3):
+        with pytest.raises(OutcomeUnknown) as caught:
+            subject.perform(ticket, title="a")
+        assert caught.value.retry == "safe"
+        assert (subject.state, subject.cases()) == ("unknown", ["unknown_outcome"])
+    assert subject.attempts() == ["unknown", "not_sent", "not_sent"]
+    sent = len(subject.sent)
+    subject.clock.advance("2h")
+    with pytest.raises(OutcomeUnknown):
+        subject.perform(ticket, title="a")
+    assert len(subject.sent) == sent
+
+
+def test_proved_absence_holds_for_all_attempts_until_then(subject: Subject) -> None:
+    errors: list[Exception] = [OSError(), OSError(), NotSent("down")]
+
+    def end() -> None:
+        if errors:
+            raise errors.pop(0)
+
+    ticket = subject.ticket(end, provider=queryable(subject, Answers(Absent()), key_lifetime="1h"))
+    for _ in range(2):
+        with pytest.raises(OutcomeUnknown):
+            subject.perform(ticket, title="a")
+    subject.clock.advance("2h")
+    with pytest.raises(EffectNotSent):
+        subject.perform(ticket, title="a")
+    assert (subject.state, subject.attempts()) == ("pending", ["not_sent", "not_sent", "not_sent"])
+    assert subject.perform(ticket, title="a").attempt == 4
 
 
 def test_a_refusal_under_a_resend_is_final(subject: Subject) -> None:
