@@ -2,6 +2,8 @@
 
 import asyncio
 import contextvars
+import threading
+import uuid
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -15,6 +17,7 @@ from counterfoil.errors import (
     ExitDurability,
     InvalidArguments,
     NoActiveCounterfoil,
+    OutcomeUnknown,
     ReservedConfig,
     SyncOnEventLoop,
     TemplateFieldMissing,
@@ -24,7 +27,7 @@ from counterfoil.errors import (
 )
 from counterfoil.langgraph import aperform, mint, perform
 from counterfoil.langgraph.context import KEY
-from tests.langgraph.shop import WHO, Shop, State, accept, acharge, chain, charge, conf
+from tests.langgraph.shop import WHO, Shop, State, accept, acharge, chain, charge, conf, lose_reply
 
 
 @effect("test.whose", key="{request_id}/{workflow_id}/{thread_id}")
@@ -208,6 +211,37 @@ def test_a_pool_that_lost_the_context_is_told_how_to_keep_it(shop: Shop) -> None
     with pytest.raises(NoActiveCounterfoil, match="copy_context"):
         shop.cf.run(shop.cf.compile(chain(("n", bare))), {"order": "1"}, **WHO)
     assert shop.cf.run(shop.cf.compile(chain(("n", keeping))), {"order": "1"}, **WHO)["number"] == 1
+
+
+def test_what_a_node_leaves_running_keeps_its_tenant_and_parks_nothing(shop: Shop) -> None:
+    told: list[str] = []
+    left: list[threading.Thread] = []
+
+    def late() -> None:
+        told.append(str(perform(charge, order="1").value["number"]))
+        try:
+            perform(lose_reply, order="1")
+        except OutcomeUnknown as error:
+            told.append(error.code)
+
+    def node(state: State) -> State:
+        left.append(threading.Thread(target=contextvars.copy_context().run, args=(late,)))
+        return {}
+
+    shop.cf.run(shop.cf.compile(chain(("n", node))), {}, **WHO)
+    left[0].start()
+    left[0].join()
+    assert told == ["1", "outcome-unknown"]
+    assert {tenant for tenant, _ in paid(shop)} == {"team-A"}
+    assert shop.select("select state, parked_on from counterfoil_thread") == [("idle", None)]
+
+
+@pytest.mark.parametrize("thread_id", [0, 17, uuid.UUID(int=1)])
+def test_thread_ids_of_other_types_are_taken_as_their_text(shop: Shop, thread_id: Any) -> None:
+    builder = chain(("n", lambda state: {"number": 1}))
+    for graph in (shop.cf.compile(builder), builder.compile(checkpointer=shop.cf.saver(tenant="plain"))):
+        graph.invoke({}, conf(thread_id))
+        assert graph.get_state(conf(str(thread_id))).values["number"] == 1
 
 
 async def test_sync_forms_on_the_loop_are_refused_with_the_line_to_write(shop: Shop) -> None:

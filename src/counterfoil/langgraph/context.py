@@ -84,7 +84,8 @@ def carried(config: Mapping[str, Any]) -> Carried | None:
 
 def thread_of(config: Mapping[str, Any]) -> str:
     """Return the configuration's thread id as text."""
-    return validate_id("thread id", str(conf_of(config).get("thread_id") or ""))
+    given = conf_of(config).get("thread_id")
+    return validate_id("thread id", "" if given is None else str(given))
 
 
 def unclaimed(config: Mapping[str, Any]) -> dict[str, Context]:
@@ -125,7 +126,7 @@ def locate(asked: str) -> Here:
     desk = found.desk if found is not None else _desk_of_saver(config, asked)
     trusted = found.trusted if found is not None else Trusted()
     origin = _origin(config)
-    run = found if isinstance(found, Run) else None
+    run = found if isinstance(found, Run) and not found.ended else None
     return Here(desk, _with_thread(trusted, origin), origin, run, _step(config, origin))
 
 
