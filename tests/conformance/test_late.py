@@ -219,9 +219,13 @@ def test_a_late_result_while_the_other_attempt_is_unknown_settles_it(
 
 
 @pytest.mark.parametrize(
-    ("ending", "error", "state"), [(NotSent(), EffectNotSent, "pending"), (Refused(), EffectRefused, "failed")]
+    ("provider", "ending", "error", "state"),
+    [
+        ("queryable", NotSent(), EffectNotSent, "pending"),
+        ("queryable", Refused(), EffectRefused, "failed"),
+        ("keyed", Refused(), EffectRefused, "failed"),
+    ],
 )
-@pytest.mark.parametrize("provider", ["queryable", "keyed"])
 def test_late_proof_wins_over_a_no_and_always_opens_a_case(
     subject: Subject, provider: str, ending: Exception, error: type[Exception], state: str
 ) -> None:
@@ -232,6 +236,14 @@ def test_late_proof_wins_over_a_no_and_always_opens_a_case(
     assert race.first_returns().value == {"id": 1}
     assert (subject.state, subject.cases()) == ("succeeded", [DOUBLE])
     assert race.second().value == {"id": 1}
+
+
+def test_a_late_result_settles_what_a_resend_that_was_not_sent_left_unknown(subject: Subject) -> None:
+    race = Race(subject, {"id": 1}, NotSent(), provider="keyed")
+    with pytest.raises(OutcomeUnknown):
+        race.second()
+    assert race.first_returns().value == {"id": 1}
+    assert (subject.state, subject.cases(), subject.attempts()) == ("succeeded", [], ["succeeded", "not_sent"])
 
 
 def test_late_proof_wins_over_proved_absence(subject: Subject) -> None:

@@ -295,7 +295,8 @@ class Late:
 
 def settle(key: OperationKey, granted: Granted, outcome: Outcome) -> Script[Settled | Late]:
     """Record an attempt's outcome if the claim still holds; otherwise keep it as evidence and say what it means."""
-    state = advance(OPERATION, OperationState.IN_FLIGHT, _EVENT[outcome.outcome])
+    event = yield from _event(key, granted, outcome)
+    state = advance(OPERATION, OperationState.IN_FLIGHT, event)
     succeeded = outcome.outcome is AttemptOutcome.SUCCEEDED
     if not succeeded:
         yield from archive_attempt(key, granted.fence, outcome)
@@ -308,20 +309,34 @@ def settle(key: OperationKey, granted: Granted, outcome: Outcome) -> Script[Sett
         **columns(state, outcome, EvidenceKind.REPLY),
     )
     if row is None:
-        return (yield from _settle_late(key, granted, outcome))
+        return (yield from _settle_late(key, granted, outcome, event))
     if state is OperationState.UNKNOWN:
         return Settled(row, (yield from open_case(key, row, CaseKind.UNKNOWN_OUTCOME, _lost_reason(outcome))))
     return Settled(row)
 
 
-def _settle_late(key: OperationKey, granted: Granted, outcome: Outcome) -> Script[Settled | Late]:
+def _event(key: OperationKey, granted: Granted, outcome: Outcome) -> Script[OperationEvent]:
+    """Say what an attempt's end means for its operation: that it was not sent tells nothing of an earlier, lost one."""
+    if outcome.outcome is AttemptOutcome.NOT_SENT:
+        lost = yield from one_row(
+            "get_lost_attempt_before", **key_params(key), attempt=granted.attempt, outcome=AttemptOutcome.UNKNOWN
+        )
+        if lost is not None:
+            return OperationEvent.OUTCOME_LOST
+    return _EVENT[outcome.outcome]
+
+
+def _settle_late(
+    key: OperationKey, granted: Granted, outcome: Outcome, event: OperationEvent
+) -> Script[Settled | Late]:
     row = yield from _existing(key)
-    if row["attempt"] == granted.attempt and _is_recorded(row, outcome):
+    if row["attempt"] == granted.attempt and _is_recorded(row, outcome, event):
         return Settled(row, (yield from _unknown_case(key, row)))
     answer = f"attempt {granted.attempt}: {outcome.outcome}"
     yield from keep(key, granted.attempt, EvidenceKind.LATE_REPLY, answer, body=outcome.receipt)
     yield from end_attempt(key, granted.attempt, outcome)
-    decision = decide_late(rows.snapshot(row), attempt=granted.attempt, outcome=outcome.outcome)
+    means = AttemptOutcome.UNKNOWN if event is OperationEvent.OUTCOME_LOST else outcome.outcome
+    decision = decide_late(rows.snapshot(row), attempt=granted.attempt, outcome=means)
     match decision:
         case SettlesIt(kind):
             return (yield from _late_proof(key, row, outcome, kind))
@@ -340,7 +355,7 @@ def _settle_late(key: OperationKey, granted: Granted, outcome: Outcome) -> Scrip
 
 def _is_recorded(row: Row, outcome: Outcome) -> bool:
     """Say whether this very outcome is stored already: its first COMMIT took effect although nobody heard of it."""
-    state = advance(OPERATION, OperationState.IN_FLIGHT, _EVENT[outcome.outcome])
+    state = advance(OPERATION, OperationState.IN_FLIGHT, event)
     stored = (row["state"], row["receipt"], row["error_class"])
     by_itself = row["settled_by"] in {None, EvidenceKind.REPLY, EvidenceKind.LATE_REPLY}
     return by_itself and stored == (state, outcome.receipt, outcome.error_class)
@@ -479,6 +494,8 @@ def _stored(found: Outcome | None) -> Outcome:
     return found
 
 
+    if outcome.outcome is AttemptOutcome.NOT_SENT:
+        return "the outcome of an earlier attempt was lost, and the last one was not sent"
 def _lost_reason(outcome: Outcome) -> str:
     return f"the outcome was lost: {outcome.error_class or 'no answer'}"
 

@@ -20,7 +20,7 @@ from counterfoil.core.states import (
     OperationState,
 )
 from counterfoil.core.states import CASE as CASE_TABLE
-from counterfoil.storage.script import Row, Script, one_row
+from counterfoil.storage.script import Row, Script, all_rows, one_row
 
 if TYPE_CHECKING:
     from counterfoil.model import OperationKey
@@ -74,6 +74,10 @@ def move(key: OperationKey, row: Row, event: OperationEvent, outcome: Outcome, b
     """Take an operation and its last attempt where an event leads that another source than its claim reported."""
     state = advance(OPERATION, OperationState(row["state"]), event)
     yield from end_attempt(key, row["attempt"], outcome)
+    if outcome.outcome is AttemptOutcome.NOT_SENT:  # proof that it did not happen holds for every attempt until now
+        yield from all_rows(
+            "end_lost_attempts", **key_params(key), lost=AttemptOutcome.UNKNOWN, outcome=outcome.outcome
+        )
     return (yield from settle_unmoved(key, row, state, outcome, by))
 
 

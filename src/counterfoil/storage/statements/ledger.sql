@@ -143,6 +143,26 @@ returning seq;
 
 -- name: open_case
 -- Open a case unless one of its kind is open already.
+-- name: end_lost_attempts
+-- Record what became of all attempts of an operation whose outcome was lost.
+update counterfoil_attempt
+set outcome = :outcome,
+  ended_at = {now}
+where tenant = :tenant
+  and operation_id = :operation_id
+  and outcome = :lost
+returning attempt;
+
+-- name: get_lost_attempt_before
+-- Find an earlier attempt whose outcome was lost.
+select attempt
+from counterfoil_attempt
+where tenant = :tenant
+  and operation_id = :operation_id
+  and attempt < :attempt
+  and outcome = :outcome
+limit 1;
+
 insert into counterfoil_case (tenant, operation_id, kind, state, attempt, reason, opened_at)
 values (:tenant, :operation_id, :kind, :state, :attempt, :reason, {now})
 on conflict (tenant, operation_id, kind) where state = 'open' do update set reason = excluded.reason
