@@ -266,6 +266,12 @@ class ReservedConfig(UsageError):
     code = "reserved-config"
 
 
+class EffectInCachedNode(UsageError):
+    """An effect would be performed in a node that a cache may answer for, and would then not happen."""
+
+    code = "effect-in-cached-node"
+
+
 class MintedHere(UsageError):
     """An id is used in the same step that minted it."""
 

@@ -21,7 +21,14 @@ from langgraph.store.memory import InMemoryStore
 from langgraph.types import CachePolicy, Command, RetryPolicy, Send, StreamWriter, TimeoutPolicy, interrupt
 
 from counterfoil import EffectCall, effect
-from counterfoil.errors import EffectNotSent, EffectRefused, FingerprintMismatch, OutcomeUnknown, SecretInState
+from counterfoil.errors import (
+    EffectInCachedNode,
+    EffectNotSent,
+    EffectRefused,
+    FingerprintMismatch,
+    OutcomeUnknown,
+    SecretInState,
+)
 from counterfoil.langgraph import aperform, perform, retry_on
 from tests.langgraph.shop import (
     WHO,
@@ -265,6 +272,34 @@ def test_cached_nodes_keep_keys_of_their_own(shop: Shop) -> None:
     logs = [shop.cf.run(graph, {}, **who(thread))["log"] for thread in ("t-1", "t-2")]
     assert logs == [["one", "two", "three", "four"]] * 2
     assert ran == ["one", "two", "three", "four"]
+
+
+@pytest.mark.parametrize("place", ["node", "default", "child", "called-child"])
+async def test_an_effect_in_a_node_that_a_cache_may_answer_for_is_refused(shop: Shop, place: str) -> None:
+    child = chain(("pay", pay)).compile()
+    nodes: dict[str, Any] = {"child": child, "called-child": lambda state: {**child.invoke(state)}}
+    builder: Any = StateGraph(State)
+    policy: Any = None if place == "default" else CachePolicy()
+    if place == "default":
+        builder.set_node_defaults(cache_policy=CachePolicy())
+    builder.add_node("n", nodes.get(place, pay), cache_policy=policy)
+    builder.add_edge(START, "n")
+    graph, config = shop.cf.compile(builder, cache=InMemoryCache()), shop.cf.config(**WHO)
+    with pytest.raises(EffectInCachedNode):
+        await graph.ainvoke({"order": "1"}, config)
+    assert shop.count == 0
+
+
+def test_a_node_beside_a_cached_one_performs(shop: Shop) -> None:
+    builder: Any = StateGraph(State)
+    builder.add_node("estimate", lambda state: {"amount": 3}, cache_policy=CachePolicy())
+    builder.add_node("pay", pay)
+    builder.add_edge(START, "estimate")
+    builder.add_edge("estimate", "pay")
+    graph = shop.cf.compile(builder, cache=InMemoryCache())
+    for number in range(2):
+        shop.cf.run(graph, {"order": "1"}, **who(f"t-{number}", f"r-{number}"))
+    assert shop.count == 2
 
 
 def test_a_timeout_on_a_blocking_node_is_still_refused(shop: Shop) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import warnings
 from copy import copy
-from dataclasses import replace
 from functools import cache
 from typing import TYPE_CHECKING, Any, Self
 
@@ -17,7 +16,7 @@ from langgraph.utils.config import ensure_config  # type: ignore[attr-defined]
 from counterfoil.errors import ExitDurability, InvalidArguments
 from counterfoil.langgraph.claims import aclaim_now, aowning, claim_now, owning, with_run
 from counterfoil.langgraph.context import CONF, KEY, Context, Run, carried, conf_of, unclaimed
-from counterfoil.langgraph.nodes import wrapped
+from counterfoil.langgraph.nodes import wrapped_spec
 from counterfoil.langgraph.parking import is_answer_to, refuse_answer
 from counterfoil.langgraph.policy import check_state
 
@@ -63,7 +62,7 @@ def compile_graph(saver: CounterfoilSaver, graph: Any, **options: Any) -> Any:
 def managed_builder(builder: StateGraph[Any, Any, Any, Any]) -> StateGraph[Any, Any, Any, Any]:
     """Return a copy of a builder with its nodes wrapped."""
     clone = copy(builder)
-    clone.nodes = {name: replace(spec, runnable=wrapped(name, spec.runnable)) for name, spec in builder.nodes.items()}  # type: ignore[arg-type]
+    clone.nodes = {name: wrapped_spec(name, spec) for name, spec in builder.nodes.items()}
     return clone
 
 

@@ -6,6 +6,7 @@ subgraph by reference and copies them into no checkpoint, and no name in state, 
 
 from __future__ import annotations
 
+from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 KEY: Final = "__counterfoil"
+CACHED: ContextVar[str | None] = ContextVar("counterfoil_cached_node", default=None)
+"""The node around this code that a cache may answer for, if there is one."""
 CONF: Final = "configurable"
 
 

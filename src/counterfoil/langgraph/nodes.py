@@ -2,19 +2,33 @@
 
 from __future__ import annotations
 
+from contextlib import contextmanager
+from dataclasses import replace
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from langchain_core.runnables import Runnable, RunnableConfig, RunnableLambda
 from langchain_core.runnables.config import run_in_executor
 from langgraph.pregel import Pregel
 from langgraph.utils.runnable import RunnableCallable  # type: ignore[attr-defined]
 
-from counterfoil.langgraph.context import CONF, conf_of
+from counterfoil.langgraph.context import CACHED, CONF, conf_of
 from counterfoil.langgraph.policy import check_state
 
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
-def wrapped(name: str, runnable: Runnable[Any, Any]) -> RunnableCallable:
+    from langgraph.graph._node import StateNodeSpec
+
+
+def wrapped_spec(name: str, spec: StateNodeSpec[Any, Any]) -> StateNodeSpec[Any, Any]:
+    """Return a copy of a node with its runnable wrapped."""
+    clone = replace(spec)
+    clone.runnable = wrapped(name, spec.runnable, clone)  # type: ignore[arg-type]
+    return clone
+
+
+def wrapped(name: str, runnable: Runnable[Any, Any], spec: StateNodeSpec[Any, Any]) -> RunnableCallable:
     """Return a node's runnable with the check behind it.
 
     It is a closure and not a subclass, because LangGraph finds subgraphs by looking into closures. Of the node's
@@ -24,10 +38,12 @@ def wrapped(name: str, runnable: Runnable[Any, Any]) -> RunnableCallable:
     suited = without_waiting if keeps_nothing(runnable) else as_it_is
 
     def call(state: Any, config: RunnableConfig) -> Any:
-        return checked(name, runnable.invoke(state, suited(config)))
+        with noted_if_cached(name, spec):
+            return checked(name, runnable.invoke(state, suited(config)))
 
     async def acall(state: Any, config: RunnableConfig) -> Any:
-        return checked(name, await runnable.ainvoke(state, suited(config)))
+        with noted_if_cached(name, spec):
+            return checked(name, await runnable.ainvoke(state, suited(config)))
 
     inner = getattr(runnable, "func", None) or getattr(runnable, "afunc", None) or runnable
     for function in (call, acall):
@@ -37,6 +53,19 @@ def wrapped(name: str, runnable: Runnable[Any, Any]) -> RunnableCallable:
     beside: Any = partial(run_in_executor, None, call)  # type: ignore[call-arg]
     awaiting = acall if has_async(runnable) else beside
     return RunnableCallable(blocking, awaiting, name=name, trace=False, recurse=False)
+
+
+@contextmanager
+def noted_if_cached(name: str, spec: StateNodeSpec[Any, Any]) -> Iterator[None]:
+    """Note that a cache may answer for this node; asked when it runs, since `compile` still hands out defaults."""
+    if spec.cache_policy is None:
+        yield
+        return
+    token = CACHED.set(name)
+    try:
+        yield
+    finally:
+        CACHED.reset(token)
 
 
 def keeps_nothing(runnable: Runnable[Any, Any]) -> bool:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from counterfoil.aio.ledger import AsyncCounterfoil
-from counterfoil.errors import CounterfoilError, MintedHere, OutcomeUnknown, Retry, TenantMissing
-from counterfoil.langgraph.context import Here, locate
+from counterfoil.errors import CounterfoilError, EffectInCachedNode, MintedHere, OutcomeUnknown, Retry, TenantMissing
+from counterfoil.langgraph.context import CACHED, Here, locate
 from counterfoil.langgraph.mint import PREFIX
 from counterfoil.langgraph.parking import park
 from counterfoil.ledger import Counterfoil
@@ -29,6 +29,7 @@ def perform(effect: Effect[T], /, **arguments: Any) -> Receipt[T]:
     Raises:
         NoActiveCounterfoil: there is no LangGraph run here, or it knows no Counterfoil.
         TenantMissing: the run has no tenant.
+        EffectInCachedNode: a cache may answer for this node.
         MintedHere: an id is used in the step that minted it.
         OperationError: the operation cannot go on now.
     """
@@ -59,6 +60,12 @@ def retry_on(error: Exception) -> bool:
 
 def _ready(effect: Effect[Any]) -> Here:
     here = locate("perform")
+    if (node := CACHED.get()) is not None:
+        raise EffectInCachedNode(
+            f"The effect {effect.name} was asked for in the node {node}, which has a cache policy: for another request"
+            " with the same input the cache would answer, and its effect would not happen. Perform it in a node"
+            " without one."
+        )
     if not here.trusted.tenant:
         raise TenantMissing(
             f"The effect {effect.name} was asked for in a run without a tenant. Start the run with cf.run(graph, input,"
