@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from counterfoil import codec
 from counterfoil.core.durations import milliseconds
 from counterfoil.core.templates import validate_id
 from counterfoil.drivers.probes import Probe, no_probe
@@ -67,9 +66,7 @@ class Desk:
             effect=effect.name,
             effect_version=effect.version,
             facts=effect.facts,
-            identity=bound.digests.identity,
-            content=bound.digests.content,
-            field_digests=codec.pack_fields(bound.digests),
+            digests=bound.digests,
             payload=bound.payload,
             # unique per entry, so that a claim whose COMMIT nobody heard of can be looked up by it
             holder=f"{self.holder}/{next(self.entries)}",

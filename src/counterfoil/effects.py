@@ -154,14 +154,18 @@ OPAQUE = Provider()
 class Bound:
     """One set of arguments, ready to be performed: checked, digested and with its operation id.
 
-    `distinct` holds those that differ from their defaults: what the digests are made of.
+    The digests are made of those that differ from their defaults.
     """
 
     key: OperationKey
     arguments: Mapping[str, Any]
-    distinct: Mapping[str, Any]
     digests: codec.Digests
     payload: bytes
+
+    @property
+    def distinct(self) -> Mapping[str, Any]:
+        """Return the arguments that the digests are made of."""
+        return {name: self.arguments[name] for name in self.digests.parts}
 
 
 class Effect(Generic[T]):
@@ -173,7 +177,12 @@ class Effect(Generic[T]):
         self.version = version
         self.provider = provider
         self.is_async = inspect.iscoroutinefunction(function)
+        self.needs_loop = self.is_async or provider.has_async_lookup
         self.parameters = _parameters(function, name)
+        self.defaults = {n: p.default for n, p in self.parameters.items() if p.default is not Kind.empty}
+        self.required = self.parameters.keys() - self.defaults.keys()
+        self.filled_in = [name for name in self.parameters if name in TRUSTED_FIELDS]
+        self._default_forms: dict[str, bytes] = {}
         self.key: Template
         self.facts: ProviderFacts
         self.not_identity: frozenset[str] = frozenset()
@@ -208,43 +217,40 @@ class Effect(Generic[T]):
             TrustedFieldMismatch: one claims another value for a trusted field.
             UnsupportedValue: one has no canonical form.
         """
-        arguments = self._arguments(given, trusted)
-        given_values = {name: value for name, value in arguments.items() if not self._is_default(name, value)}
+        fields = trusted.fields()
+        arguments = self._arguments(given, fields)
         key = OperationKey(
             tenant=validate_id("tenant", trusted.tenant),
-            operation_id=self.key.render(self._with_defaults(arguments), trusted.fields()),
+            operation_id=self.key.render({**self.defaults, **arguments}, fields),
         )
-        digests = codec.digest_arguments(given_values, not_identity=self.not_identity, salt=secrets.token_bytes(16))
-        return Bound(key, arguments, given_values, digests, codec.encode(arguments))
+        parts = codec.canonical_parts(arguments)
+        for name in self.defaults.keys() & parts.keys():  # one that equals its default is left out of the identity,
+            if parts[name].value == self._default_form(name):  # so that a new argument changes no operation
+                del parts[name]
+        digests = codec.digest_parts(parts, not_identity=self.not_identity, salt=secrets.token_bytes(16))
+        return Bound(key, arguments, digests, codec.encode(arguments))
 
     def rehydrate(self, payload: bytes) -> dict[str, Any]:
         """Return stored arguments; dataclasses, models and enums are made anew from the declared types."""
         return rebuild_arguments(self.function, codec.decode(payload))
 
-    def _arguments(self, given: Mapping[str, Any], trusted: Trusted) -> dict[str, Any]:
-        fields = trusted.fields()
+    def _arguments(self, given: Mapping[str, Any], fields: Mapping[str, str]) -> dict[str, Any]:
         check_trusted(given, fields)
-        filled = {name: fields[name] for name in self.parameters if name in TRUSTED_FIELDS and name in fields}
+        filled = {name: fields[name] for name in self.filled_in if name in fields}
         arguments = {**given, **filled}
         if unknown := sorted(arguments.keys() - self.parameters.keys()):
             raise InvalidArguments(
                 f"The effect {self.name} has no argument {', '.join(unknown)}; it takes {', '.join(self.parameters)}."
             )
-        required = {name for name, p in self.parameters.items() if p.default is inspect.Parameter.empty}
-        if missing := sorted(required - arguments.keys()):
+        if missing := sorted(self.required - arguments.keys()):
             raise InvalidArguments(f"The effect {self.name} needs the argument {', '.join(missing)}.")
         return arguments
 
-    def _is_default(self, name: str, value: Any) -> bool:
-        """Leave an argument that equals its default out of the identity, so that a new one changes no operation."""
-        default = self.parameters[name].default
-        if default is inspect.Parameter.empty:
-            return False
-        return codec.canonical(value, f"$.{name}") == codec.canonical(default, f"$.{name}")
-
-    def _with_defaults(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
-        defaults = {n: p.default for n, p in self.parameters.items() if p.default is not inspect.Parameter.empty}
-        return {**defaults, **arguments}
+    def _default_form(self, name: str) -> bytes:
+        """Return a default's canonical form, made when it is first compared: declaring an effect loads no encoder."""
+        if (form := self._default_forms.get(name)) is None:
+            form = self._default_forms[name] = codec.canonical(self.defaults[name], f"$.{name}")
+        return form
 
 
 class Declare(Protocol):

@@ -321,7 +321,7 @@ def refuse_async(effect: Effect[Any]) -> None:
     Raises:
         AsyncEffectInSync: the effect or its look-up is async.
     """
-    if effect.is_async or effect.provider.has_async_lookup:
+    if effect.needs_loop:
         part = "effect" if effect.is_async else "look-up of effect"
         raise AsyncEffectInSync(
             f"The {part} {effect.name} is async. Write: await cf.perform({effect.__name__}, ...) with an"

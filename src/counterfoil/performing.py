@@ -139,7 +139,7 @@ class Job:
 
     def arguments(self, content: bytes, payload: bytes) -> Mapping[str, Any]:
         """Return the arguments to send: the caller's own if they are what was stored, otherwise the stored ones."""
-        if content == self.request.content and not self.went_back:
+        if content == self.request.digests.content and not self.went_back:
             return self.bound.arguments
         return self.effect.rehydrate(payload)
 

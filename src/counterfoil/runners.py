@@ -124,16 +124,13 @@ class Feed(Generic[T]):
             self.result = stop.value
             return None
 
-    @contextmanager
-    def step(self) -> Iterator[Callable[[Any], None]]:
-        """Keep what a step answers, and what it raises: the protocol knows what that means."""
-        try:
-            yield self._keep
-        except Exception as raised:  # noqa: BLE001 - thrown into the protocol
-            self._error = raised
-
-    def _keep(self, answer: Any) -> None:
+    def answer(self, answer: Any) -> None:
+        """Keep what the step answered."""
         self._answer = answer
+
+    def fail(self, error: Exception) -> None:
+        """Keep what the step raised: the protocol knows what that means."""
+        self._error = error
 
 
 class Runner:
@@ -147,8 +144,10 @@ class Runner:
         """Consume the steps to the end."""
         entry, feed = Entry(Waiting(wait_ms)), Feed(protocol)
         while (step := feed.next()) is not None:
-            with feed.step() as answer:
-                answer(self._do(step, entry))
+            try:
+                feed.answer(self._do(step, entry))
+            except Exception as raised:  # noqa: BLE001 - thrown into the protocol
+                feed.fail(raised)
         return feed.result
 
     def _do(self, step: Step, entry: Entry) -> Any:
@@ -250,8 +249,10 @@ class AsyncRunner:
 
     async def _steps(self, feed: Feed[T], entry: Entry) -> T:
         while (step := feed.next()) is not None:
-            with feed.step() as answer:
-                answer(await self._do(step, entry))
+            try:
+                feed.answer(await self._do(step, entry))
+            except Exception as raised:  # noqa: BLE001 - thrown into the protocol
+                feed.fail(raised)
         return feed.result
 
     async def _do(self, step: Step, entry: Entry) -> Any:

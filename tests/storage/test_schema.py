@@ -17,6 +17,7 @@ STATEMENTS = catalog.load("sqlite")
 COLD = {"list_all_attempts", "list_all_cases", "list_all_evidence", "list_all_operations", "list_migrations"}
 # On the way of every operation: one search by key each.
 HOT = {
+    "look_at_operation": "SEARCH counterfoil_operation USING INDEX sqlite_autoindex_counterfoil_operation_1",
     "get_operation": "SEARCH counterfoil_operation USING INDEX sqlite_autoindex_counterfoil_operation_1",
     "take_operation_if_unmoved": "SEARCH counterfoil_operation USING INDEX sqlite_autoindex_counterfoil_operation_1",
     "settle_if_fenced": "SEARCH counterfoil_operation USING INDEX sqlite_autoindex_counterfoil_operation_1",

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import lru_cache
 from hashlib import sha256
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -19,14 +20,27 @@ _FIELD_BYTES = 16  # enough to tell two values of one field apart; a full digest
 _PACKED_V1 = 1
 
 
+class Part(NamedTuple):
+    """One argument, made canonical once: rows sort by their UTF-16 key and joined make the canonical object."""
+
+    sort_key: bytes
+    key: bytes
+    value: bytes
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Digests:
     """All digests of one set of arguments; `identity` and `content` are 32 bytes, each of `fields` 16, salted."""
 
     identity: bytes
     content: bytes
-    fields: Mapping[str, bytes]
+    parts: Mapping[str, Part] = field(repr=False)
     salt: bytes
+
+    @property
+    def fields(self) -> Mapping[str, bytes]:
+        """Return a digest of each argument; made when asked for, since only a new operation stores them."""
+        return _field_digests(self.parts, self.salt)
 
 
 def fingerprint(arguments: Mapping[str, object], *, exclude: Collection[str] = frozenset()) -> bytes:
@@ -35,7 +49,16 @@ def fingerprint(arguments: Mapping[str, object], *, exclude: Collection[str] = f
     Raises:
         UnsupportedValue: an argument has no canonical form.
     """
-    return _whole_digest(_parts(arguments), exclude)
+    return _whole_digest(canonical_parts(arguments), exclude)
+
+
+def canonical_parts(arguments: Mapping[str, object]) -> dict[str, Part]:
+    """Make each argument canonical by itself.
+
+    Raises:
+        UnsupportedValue: an argument has no canonical form.
+    """
+    return {name: Part(*_argument_key(name), canonical(value, ("$", name))) for name, value in arguments.items()}
 
 
 def digest_arguments(arguments: Mapping[str, object], *, not_identity: Collection[str], salt: bytes) -> Digests:
@@ -44,12 +67,16 @@ def digest_arguments(arguments: Mapping[str, object], *, not_identity: Collectio
     Raises:
         UnsupportedValue: an argument has no canonical form.
     """
-    parts = _parts(arguments)
+    return digest_parts(canonical_parts(arguments), not_identity=not_identity, salt=salt)
+
+
+def digest_parts(parts: Mapping[str, Part], *, not_identity: Collection[str], salt: bytes) -> Digests:
+    """Digest arguments that are canonical already."""
     content = _whole_digest(parts, ())
     return Digests(
         identity=_whole_digest(parts, not_identity) if not_identity else content,
         content=content,
-        fields=_field_digests(parts, salt),
+        parts=parts,
         salt=salt,
     )
 
@@ -63,7 +90,7 @@ def differing_fields(
         UnsupportedValue: an argument has no canonical form.
     """
     stored, salt = unpack_fields(packed)
-    fresh = _field_digests(_parts(arguments), salt)
+    fresh = _field_digests(canonical_parts(arguments), salt)
     names = (stored.keys() | fresh.keys()) - set(ignore)
     return tuple(sorted(name for name in names if stored.get(name) != fresh.get(name)))
 
@@ -95,25 +122,18 @@ def text_digest(digest: bytes) -> str:
     return f"{SCHEME}:{digest.hex()}"
 
 
-class _Part(NamedTuple):
-    """One argument, made canonical once: rows sort by their UTF-16 key and joined make the canonical object."""
-
-    sort_key: bytes
-    key: bytes
-    value: bytes
+@lru_cache(maxsize=1024)  # argument names come from code: there are few
+def _argument_key(name: str) -> tuple[bytes, bytes]:
+    return canonical_key(name, "$")
 
 
-def _parts(arguments: Mapping[str, object]) -> dict[str, _Part]:
-    return {name: _Part(*canonical_key(name, "$"), canonical(value, ("$", name))) for name, value in arguments.items()}
-
-
-def _whole_digest(parts: Mapping[str, _Part], exclude: Collection[str]) -> bytes:
+def _whole_digest(parts: Mapping[str, Part], exclude: Collection[str]) -> bytes:
     """Digest the canonical object made of canonical parts: the same bytes as `canonical` of the whole mapping."""
     rows = sorted(part for name, part in parts.items() if name not in exclude)
     return sha256(b"{" + b",".join([key + b":" + value for _, key, value in rows]) + b"}").digest()
 
 
-def _field_digests(parts: Mapping[str, _Part], salt: bytes) -> dict[str, bytes]:
+def _field_digests(parts: Mapping[str, Part], salt: bytes) -> dict[str, bytes]:
     return {
         name: sha256(salt + _sized(name.encode(), 4) + part.value).digest()[:_FIELD_BYTES]
         for name, part in parts.items()

@@ -7,6 +7,7 @@ identity digest differs and the second use is a conflict rather than a second ef
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from string import Formatter
 from typing import TYPE_CHECKING, Final
@@ -32,6 +33,7 @@ MAX_BYTES: Final = 1024
 """Two ids share an index entry, which PostgreSQL limits to 2704 bytes."""
 
 _UNRESERVED = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-._~")
+_PLAIN = re.compile(r"[A-Za-z0-9._~-]*")  # nothing but unreserved characters
 _LINE_ENDS = frozenset("\u2028\u2029")  # named, as `isprintable` changes with the Python version
 _SCOPE_ONLY = frozenset({"tenant", "principal"})  # say whose operation it is, not which
 
@@ -114,6 +116,8 @@ class Template:
 
     def _escape(self, name: str, value: object) -> str:
         text = id_text(name, value)
+        if not self.escaped and _PLAIN.fullmatch(text):
+            return text
         try:
             return "".join(char if self._stays(char) else _percent(char) for char in text)
         except UnicodeEncodeError:
@@ -155,7 +159,8 @@ def validate_id(kind: str, value: object) -> str:
         raise InvalidId(f"{kind} is empty; give the business's own id")
     if "\x00" in value:
         raise InvalidId(f"{kind} contains a NUL character, which PostgreSQL cannot store; remove it")
-    _refuse_long(kind, value)
+    if len(value) > MAX_CHARS or not value.isascii():
+        _refuse_long(kind, value)
     return str.__str__(value)
 
 

@@ -72,6 +72,8 @@ def still_holding(begun: ProviderFacts, now: ProviderFacts) -> ProviderFacts:
 
     The declaration of now counts, but for the key: it covers the first attempt only if that was sent under it.
     """
+    if begun == now:
+        return now
     if begun.key_lifetime is None or now.key_lifetime is None or begun.key_length != now.key_length:
         return replace(now, key_lifetime=None)
     return replace(now, key_lifetime=min(begun.key_lifetime, now.key_lifetime))

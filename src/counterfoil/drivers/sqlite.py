@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-from contextlib import contextmanager
 from typing import TYPE_CHECKING, TypeVar
 
 from counterfoil.clock import Clock, SystemClock
@@ -17,7 +16,6 @@ from counterfoil.storage.migrator import Migrator
 
 if TYPE_CHECKING:
     import sqlite3
-    from collections.abc import Iterator
 
     from counterfoil.drivers.urls import SqliteUrl
     from counterfoil.storage.script import Maker
@@ -74,8 +72,11 @@ class SqliteStore:
             result: T = self.writer.run(Unit(maker, transaction=False))
             return result
         self.writer.check_usable()
-        with self._reader() as connection:
+        connection = self._reader()
+        try:
             return self.runner.run(connection, maker())
+        finally:
+            self._give_back(connection)
 
     def migrate(self, *, upgrade: bool) -> None:
         """Make the schema in an empty database; check it, or upgrade it, in one that has ours."""
@@ -98,15 +99,10 @@ class SqliteStore:
         for connection in idle:
             connection.close()
 
-    @contextmanager
-    def _reader(self) -> Iterator[sqlite3.Connection]:
+    def _reader(self) -> sqlite3.Connection:
         with self._mutex:
             connection = self._idle.pop() if self._idle else None
-        connection = connection or self._connect(read_only=True)
-        try:
-            yield connection
-        finally:
-            self._give_back(connection)
+        return connection or self._connect(read_only=True)
 
     def _give_back(self, connection: sqlite3.Connection) -> None:
         with self._mutex:

@@ -12,7 +12,7 @@ import os
 import sqlite3
 import threading
 from collections import deque
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from counterfoil.drivers.probes import Point
@@ -44,17 +44,24 @@ class Unit:
     error: BaseException | None = None
     done: bool = False
     leads: bool = False
-    wake: threading.Event = field(default_factory=threading.Event)
+    wake: threading.Event | None = None
 
     @property
     def shares(self) -> bool:
         """Say whether it may share a transaction with others."""
         return self.transaction and not self.alone
 
+    def waking(self) -> threading.Event:
+        """Return what wakes its caller; made only for one that must wait, as it costs as much as a statement."""
+        if self.wake is None:
+            self.wake = threading.Event()
+        return self.wake
+
     def finish(self) -> None:
         """Publish the result to whoever waits."""
         self.done = True
-        self.wake.set()
+        if self.wake is not None:
+            self.wake.set()
         if self.notify is not None:
             self.notify()
 
@@ -124,7 +131,8 @@ class Writer:
             return
         if leads:
             self._lead(last)
-        last.wake.wait()
+        else:
+            last.waking().wait()
         if last.leads:
             self._lead(last)
         self._stopping = True
@@ -161,13 +169,13 @@ class Writer:
     def _wait(self, unit: Unit) -> None:
         """Wait until the unit is done or leads; take it back when that is interrupted or takes too long."""
         try:
-            woken = unit.wake.wait(WAIT_S)
+            woken = unit.waking().wait(WAIT_S)
         except BaseException:
             if not self.withdraw(unit):
-                unit.wake.wait()
+                unit.waking().wait()
                 self._resign(unit)
             raise
-        unit.wake.clear()
+        unit.waking().clear()
         if not woken and self.withdraw(unit):
             raise Busy(
                 f"The writer of {self._runner.path} was busy for {WAIT_S:.0f} s with another caller's transaction;"
@@ -193,6 +201,7 @@ class Writer:
             self._closed = closing
             self._queue.append(unit)
             if self._leading:
+                unit.waking()  # before anyone can be done with it
                 return False
             self._leading = True
             return True
@@ -233,7 +242,7 @@ class Writer:
             if heir.notify is None:
                 heir.leads = True
         if heir.notify is None:
-            heir.wake.set()
+            heir.waking().set()
         else:
             self._wake_thread()
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import asdict, fields
-from functools import cache
+from functools import cache, lru_cache
 from typing import TYPE_CHECKING, Any
 
 from counterfoil import codec
@@ -35,6 +35,7 @@ def facts_text(facts: ProviderFacts) -> str:
     return json.dumps(asdict(facts), sort_keys=True, separators=(",", ":"))
 
 
+@lru_cache(maxsize=256)  # a program declares few, but a database may hold those of many releases
 def facts_from(text: str) -> ProviderFacts:
     """Read stored facts; facts that a newer release added are left out."""
     return ProviderFacts(**{name: value for name, value in json.loads(text).items() if name in _FACTS})

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 Row: TypeAlias = Mapping[str, Any]
 T = TypeVar("T")
 
 
-@dataclass(frozen=True, slots=True)
-class Call:
+class Call(NamedTuple):
     """One statement to run: its name in the catalog and its parameters."""
 
     name: str
@@ -46,7 +45,7 @@ def all_rows(name: str, /, **params: Any) -> Script[Sequence[Row]]:
 
 def one_row(name: str, /, **params: Any) -> Script[Row | None]:
     """Run a statement and return its first row, or None."""
-    rows = yield from all_rows(name, **params)
+    rows: Sequence[Row] = yield Call(name, params)
     return rows[0] if rows else None
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from counterfoil import codec
 from counterfoil.core.effects import (
     ClaimDecision,
     MayClaim,
@@ -71,9 +72,7 @@ class Request:
     effect: str
     effect_version: int
     facts: ProviderFacts
-    identity: bytes
-    content: bytes
-    field_digests: bytes
+    digests: codec.Digests
     payload: bytes
     holder: str
     trusted: Trusted
@@ -91,7 +90,7 @@ class Request:
         return Wanted(
             effect=self.effect,
             effect_version=self.effect_version,
-            identity=self.identity,
+            identity=self.digests.identity,
             known_dead=self.known_dead,
         )
 
@@ -101,10 +100,10 @@ class Request:
             **self.id,
             "effect": self.effect,
             "effect_version": self.effect_version,
-            "sender": Sender.CALLER,
-            "identity_digest": self.identity,
-            "content_digest": self.content,
-            "field_digests": self.field_digests,
+            "sender": Sender.CALLER.value,
+            "identity_digest": self.digests.identity,
+            "content_digest": self.digests.content,
+            "field_digests": codec.pack_fields(self.digests),
             "provider": rows.facts_text(self.facts),
             **rows.trusted_columns(self.trusted),
             **rows.origin_columns(self.origin),
@@ -147,7 +146,7 @@ ClaimResult = Granted | LostRace | Seen
 
 def look(request: Request) -> Script[Seen | NoRow]:
     """Read what is known, changing nothing."""
-    row = yield from one_row("get_operation", **request.id)
+    row = yield from one_row("look_at_operation", **request.id)
     if row is None:
         return NoRow()
     return (yield from _judge(request, row))
@@ -170,14 +169,14 @@ def claim(request: Request) -> Script[ClaimResult]:
     new = yield from one_row(
         "insert_claimed_operation",
         **request.columns(),
-        state=_CLAIMED,
+        state=_CLAIMED.value,
         payload=request.payload,
         holder=request.holder,
         lease=request.facts.lease,
         time_limit=request.facts.time_limit,
     )
     if new is not None:
-        return _granted({**new, "content_digest": request.content})
+        return _granted({**new, "content_digest": request.digests.content})
     seen = yield from look(request)
     match seen:
         case NoRow():
@@ -305,7 +304,7 @@ def settle(key: OperationKey, granted: Granted, outcome: Outcome) -> Script[Sett
         **key_params(key),
         keeps_attempt=succeeded,
         fence=granted.fence,
-        expected_state=OperationState.IN_FLIGHT,
+        expected_state=OperationState.IN_FLIGHT.value,
         **columns(state, outcome, EvidenceKind.REPLY),
     )
     if row is None:
@@ -353,7 +352,7 @@ def _settle_late(
             return Late(decision, row)
 
 
-def _is_recorded(row: Row, outcome: Outcome) -> bool:
+def _is_recorded(row: Row, outcome: Outcome, event: OperationEvent) -> bool:
     """Say whether this very outcome is stored already: its first COMMIT took effect although nobody heard of it."""
     state = advance(OPERATION, OperationState.IN_FLIGHT, event)
     stored = (row["state"], row["receipt"], row["error_class"])
@@ -494,9 +493,9 @@ def _stored(found: Outcome | None) -> Outcome:
     return found
 
 
+def _lost_reason(outcome: Outcome) -> str:
     if outcome.outcome is AttemptOutcome.NOT_SENT:
         return "the outcome of an earlier attempt was lost, and the last one was not sent"
-def _lost_reason(outcome: Outcome) -> str:
     return f"the outcome was lost: {outcome.error_class or 'no answer'}"
 
 

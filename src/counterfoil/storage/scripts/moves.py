@@ -89,11 +89,11 @@ def key_params(key: OperationKey) -> dict[str, Any]:
 def columns(state: OperationState, outcome: Outcome, by: EvidenceKind) -> dict[str, Any]:
     """Return the columns that an outcome sets."""
     return {
-        "state": state,
+        "state": state.value,
         "terminal": state in TERMINAL,
         "receipt": outcome.receipt,
         "receipt_marker": outcome.marker,
-        "settled_by": by if state in TERMINAL else None,
+        "settled_by": by.value if state in TERMINAL else None,
         "evidence": outcome.evidence,
         "error_class": outcome.error_class,
         "error_text": outcome.error_text,

@@ -14,7 +14,7 @@ values (:tenant, :operation_id, :effect, :effect_version, :sender, :state, :iden
   {now} + :time_limit, {now}, :request_id, :workflow_id, :principal, :thread_id, :checkpoint_ns, :checkpoint_id,
   :node, :task_id, :run_id, :trace_id, {now}, {now})
 on conflict (tenant, operation_id) do nothing
-returning attempt, fence, version, claimed_at, lease_until, attempt_deadline, payload, {now} as now;
+returning attempt, fence, claimed_at, attempt_deadline, payload;
 
 -- name: insert_settled_operation
 -- Record a transactional effect: begun and settled in the transaction that holds its business rows.
@@ -27,6 +27,14 @@ values (:tenant, :operation_id, :effect, :effect_version, :sender, :state, :iden
   {now}, :receipt, :receipt_marker, :settled_by, :request_id, :workflow_id, :principal, :thread_id,
   :checkpoint_ns, :checkpoint_id, :node, :task_id, :run_id, :trace_id, {now}, {now}, {now})
 returning *, {now} as now;
+
+-- name: look_at_operation
+-- Read what decisions and receipts are made of, with the database's time: each column more would slow every answer down.
+select {receipt}, sender, content_digest, field_digests, provider, fence, version, holder, claimed_at, lease_until,
+  attempt_deadline, first_attempt_at, payload, error_class, error_text, {now} as now
+from counterfoil_operation
+where tenant = :tenant
+  and operation_id = :operation_id;
 
 -- name: get_operation
 -- Read one operation whole, with the database's time.
@@ -53,7 +61,7 @@ set state = :state,
 where tenant = :tenant
   and operation_id = :operation_id
   and version = :version
-returning attempt, fence, version, claimed_at, lease_until, attempt_deadline, payload, {now} as now;
+returning attempt, fence, claimed_at, attempt_deadline, payload;
 
 -- name: renew_lease_if_fenced
 -- Heartbeat: extend the lease, never beyond the attempt's deadline.
@@ -135,14 +143,6 @@ where tenant = :tenant
   and :replaces like '%"' || outcome || '"%'
 returning attempt;
 
--- name: insert_evidence
--- Keep a piece of evidence; evidence is never altered or dropped.
-insert into counterfoil_evidence (tenant, operation_id, attempt, kind, answer, body, given_by, at)
-values (:tenant, :operation_id, :attempt, :kind, :answer, :body, :given_by, {now})
-returning seq;
-
--- name: open_case
--- Open a case unless one of its kind is open already.
 -- name: end_lost_attempts
 -- Record what became of all attempts of an operation whose outcome was lost.
 update counterfoil_attempt
@@ -163,6 +163,14 @@ where tenant = :tenant
   and outcome = :outcome
 limit 1;
 
+-- name: insert_evidence
+-- Keep a piece of evidence; evidence is never altered or dropped.
+insert into counterfoil_evidence (tenant, operation_id, attempt, kind, answer, body, given_by, at)
+values (:tenant, :operation_id, :attempt, :kind, :answer, :body, :given_by, {now})
+returning seq;
+
+-- name: open_case
+-- Open a case unless one of its kind is open already.
 insert into counterfoil_case (tenant, operation_id, kind, state, attempt, reason, opened_at)
 values (:tenant, :operation_id, :kind, :state, :attempt, :reason, {now})
 on conflict (tenant, operation_id, kind) where state = 'open' do update set reason = excluded.reason
