@@ -3,6 +3,8 @@ from pathlib import Path
 
 import pytest
 
+from counterfoil.testing.provider_client import CountingProvider
+from tests.cases.counted import Counted
 from tests.cases.stock import Ours, Stock
 from tests.langgraph.shop import Shop, make_shop
 
@@ -22,3 +24,15 @@ def ours(shop: Shop) -> Ours:
 @pytest.fixture
 def stock(tmp_path: Path) -> Stock:
     return Stock(tmp_path)
+
+
+@pytest.fixture(scope="session")
+def counting() -> Iterator[CountingProvider]:
+    with CountingProvider() as provider:
+        yield provider
+
+
+@pytest.fixture
+def counted(counting: CountingProvider) -> Counted:
+    counting.reset()
+    return Counted(counting)

@@ -1,0 +1,76 @@
+"""B39: a client returned the same failure for a refused connection and for a lost answer.
+
+In another system answers later than 2.5 s were dropped, and the model booked again.
+
+Sources: https://github.com/currents-dev/currents-mcp/issues/163, https://github.com/aplisay/llm-agent/pull/176
+"""
+
+import asyncio
+import socket
+import threading
+from typing import Any
+
+import pytest
+
+from counterfoil import AsyncCounterfoil, Counterfoil, Effect, Receipt
+from counterfoil.errors import EffectNotSent, OutcomeUnknown
+from tests.cases.counted import Counted
+
+
+def test_a_refused_connection_was_not_sent_and_may_be_tried_again(counted: Counted) -> None:
+    with socket.socket() as closed:
+        closed.bind(("127.0.0.1", 0))
+        dead = f"http://127.0.0.1:{closed.getsockname()[1]}"
+        with Counterfoil.open("sqlite:///:memory:") as cf:
+            for _ in range(2):
+                with pytest.raises(EffectNotSent) as caught:
+                    counted.perform(cf, "opaque", url=dead)
+                assert caught.value.retry == "safe"
+            assert counted.perform(cf, "opaque").attempt == 3
+    assert (counted.provider.received(), counted.provider.count()) == (1, 1)
+
+
+@pytest.mark.parametrize("fault", ["reset-reply", "drop-reply", "cut-reply", "drop-before-accept", "hold"])
+@pytest.mark.parametrize("kind", ["opaque", "queryable", "keyed"])
+def test_a_lost_answer_is_unknown_and_is_never_guessed(counted: Counted, fault: Any, kind: str) -> None:
+    counted.provider.order(fault)
+    accepted = fault != "drop-before-accept"
+    with Counterfoil.open("sqlite:///:memory:") as cf:
+        if kind == "queryable" and accepted:
+            assert counted.perform(cf, kind).answered_from == "lookup"
+        else:
+            with pytest.raises(OutcomeUnknown):
+                counted.perform(cf, kind)
+        counted.provider.release()
+        if kind == "keyed":
+            assert counted.perform(cf, kind).value["id"] == 1
+        elif kind == "opaque" or not accepted:
+            with pytest.raises(OutcomeUnknown):
+                counted.perform(cf, kind)
+        else:
+            assert counted.perform(cf, kind).replayed
+    assert counted.provider.count() == (accepted or kind == "keyed")
+
+
+async def settled(cf: AsyncCounterfoil, made: Effect[Any]) -> Receipt[Any]:
+    """Ask until the late answer is recorded."""
+    while True:
+        try:
+            return await cf.perform(made, tenant="t", request_id="r-1", title="a")
+        except OutcomeUnknown:
+            continue
+
+
+async def test_an_answer_after_the_time_limit_is_attached_and_settles_it(counted: Counted) -> None:
+    came = threading.Event()
+    counted.provider.order("hold")
+    async with AsyncCounterfoil.open("sqlite:///:memory:") as cf:
+        made = counted.effect("opaque", time_limit="100ms", after=came.set)
+        with pytest.raises(OutcomeUnknown):
+            await cf.perform(made, tenant="t", request_id="r-1", title="a")
+        counted.provider.release()
+        assert came.wait(10)
+        async with asyncio.timeout(10):
+            receipt = await settled(cf, made)
+    assert receipt.value["id"] == 1
+    assert counted.provider.received() == 1
