@@ -13,6 +13,7 @@ from counterfoil.answers import when
 from counterfoil.core.workflows import OtherRequest, Taken
 from counterfoil.errors import CommitUnknown, ReservedConfig, StoreError, ThreadBusy, TrustedFieldMismatch
 from counterfoil.langgraph.context import CONF, KEY, Context, Run, conf_of, thread_of, unclaimed
+from counterfoil.langgraph.writing import awrite, write
 from counterfoil.liveness import is_dead
 from counterfoil.model import Trusted
 from counterfoil.storage.scripts import threads
@@ -146,7 +147,7 @@ def owning(run: Run, control: RunControl) -> Iterator[None]:
         beat.stop()
         run.ended = True
         try:
-            run.desk.store.write(lambda: _leave(run))
+            write(run.desk, lambda: _leave(run))
         except StoreError:
             if not failed:
                 raise
@@ -164,7 +165,7 @@ async def aowning(run: Run, control: RunControl) -> AsyncIterator[None]:
         beat.stop()
         run.ended = True
         try:
-            await asyncio.shield(run.desk.async_store.write(lambda: _leave(run)))
+            await asyncio.shield(awrite(run.desk, lambda: _leave(run)))
         except StoreError:
             if not failed:
                 raise

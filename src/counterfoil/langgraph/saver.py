@@ -19,6 +19,7 @@ from counterfoil.errors import ExitDurability, ReservedConfig, UnmanagedThread, 
 from counterfoil.langgraph.context import CONF, KEY, Carried, Context, Run, carried, conf_of, thread_of, unclaimed
 from counterfoil.langgraph.policy import check_metadata, check_state
 from counterfoil.langgraph.serde import ERROR_CHANNEL, StateSerializer
+from counterfoil.langgraph.writing import awrite, write
 from counterfoil.storage.scripts import checkpoints
 from counterfoil.storage.scripts.checkpoints import NEWEST, Encoded, NotOwner, Place, Stored
 from counterfoil.storage.scripts.threads import ThreadKey
@@ -132,7 +133,7 @@ class CounterfoilSaver(BaseCheckpointSaver[str]):
             StateNotStorable: a value would not come back equal.
             SecretInState: a value holds a credential.
         """
-        self._accept(config, self.desk.store.write(self._put(config, checkpoint, metadata, new_versions)))
+        self._accept(config, write(self.desk, self._put(config, checkpoint, metadata, new_versions)))
         return self._address(config, checkpoint["id"])
 
     async def aput(
@@ -144,31 +145,31 @@ class CounterfoilSaver(BaseCheckpointSaver[str]):
     ) -> RunnableConfig:
         """Store a checkpoint if its run owns the thread; see `put`."""
         maker = self._put(config, checkpoint, metadata, new_versions)
-        self._accept(config, await self.desk.async_store.write(maker))
+        self._accept(config, await awrite(self.desk, maker))
         return self._address(config, checkpoint["id"])
 
     def put_writes(
         self, config: RunnableConfig, writes: Sequence[tuple[str, Any]], task_id: str, task_path: str = ""
     ) -> None:
         """Store a task's writes if its run owns the thread; raises as `put` does."""
-        self._accept(config, self.desk.store.write(self._put_writes(config, writes, task_id, task_path)))
+        self._accept(config, write(self.desk, self._put_writes(config, writes, task_id, task_path)))
 
     async def aput_writes(
         self, config: RunnableConfig, writes: Sequence[tuple[str, Any]], task_id: str, task_path: str = ""
     ) -> None:
         """Store a task's writes if its run owns the thread; raises as `put` does."""
         maker = self._put_writes(config, writes, task_id, task_path)
-        self._accept(config, await self.desk.async_store.write(maker))
+        self._accept(config, await awrite(self.desk, maker))
 
     def delete_thread(self, thread_id: str) -> None:
         """Delete a thread's checkpoints; its receipts stay."""
         key = ThreadKey(tenant=self.tenant, thread_id=str(thread_id))
-        self.desk.store.write(lambda: checkpoints.delete_thread(key))
+        write(self.desk, lambda: checkpoints.delete_thread(key))
 
     async def adelete_thread(self, thread_id: str) -> None:
         """Delete a thread's checkpoints; its receipts stay."""
         key = ThreadKey(tenant=self.tenant, thread_id=str(thread_id))
-        await self.desk.async_store.write(lambda: checkpoints.delete_thread(key))
+        await awrite(self.desk, lambda: checkpoints.delete_thread(key))
 
     def get_next_version(self, current: str | None, channel: None) -> str:
         """Return the next version of a channel: a counter, and a random part that keeps two branches apart."""
