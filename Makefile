@@ -3,7 +3,7 @@
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
 .DELETE_ON_ERROR:
-.PHONY: help demo test lint typing crash bench soak clean
+.PHONY: help demo test lint typing crash bench soak clean strace
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -29,7 +29,7 @@ help: ## show this list
 demo: $(VENV)/.demo ## open tickets on a real server, with and without Counterfoil, through kills and retries
 	$(BIN)/counterfoil demo tickets
 
-test: $(VENV)/.dev ## run the tests (all but the soak runs)
+test: $(VENV)/.dev strace ## run the tests (all but the soak runs)
 	$(BIN)/python -m pytest -n $(WORKERS) -m 'not soak' $(PYTEST_ARGS)
 
 lint: $(VENV)/.dev ## check style, format and types
@@ -53,6 +53,13 @@ bench: $(VENV)/.dev ## run the benchmarks
 clean: ## remove .venv, caches and build results
 	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache .hypothesis build dist
 	find src tests -name __pycache__ -type d -prune -exec rm -rf {} +
+
+# Some tests count flushes to the disk from outside; without strace they are skipped.
+strace:
+	@command -v strace >/dev/null || { \
+		test "$$(id -u)" = 0 && command -v apt-get >/dev/null && echo "Installing strace ..." \
+		&& { apt-get install -qqy strace || { apt-get update -qq && apt-get install -qqy strace; }; } >/dev/null 2>&1; } \
+		|| echo "strace is not installed: the tests that count flushes are skipped (apt-get install strace)."
 
 # Stamps. The demo installs only what it needs; the development environment contains the demo's.
 
