@@ -115,11 +115,12 @@ def test_no_operation_opens_a_connection_or_leaves_a_file_open(counted: Counted)
 
 
 @pytest.mark.parametrize(("phase", "claims"), [("plain-graph", 0), ("managed-graph", 2)])
-def test_a_superstep_takes_a_commit_for_its_checkpoint_and_one_for_each_tasks_writes(
+def test_a_superstep_takes_a_commit_for_its_checkpoint_and_at_most_one_for_its_tasks_writes(
     counted: Counted, phase: str, claims: int
 ) -> None:
     supersteps = counted.nodes + 1  # the input is one, and has a checkpoint more
-    assert counted.phases[phase]["commits"] == 2 * supersteps + 1 + claims
+    commits = counted.phases[phase]["commits"]  # LangGraph writes from several threads, and some meet in one commit
+    assert supersteps + 1 + claims <= commits <= 2 * supersteps + 1 + claims
 
 
 @pytest.mark.parametrize("phase", ["plain-graph", "managed-graph"])
