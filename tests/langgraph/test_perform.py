@@ -321,7 +321,7 @@ async def test_a_timeout_on_an_async_node_works_and_its_effect_is_honest(shop: S
 
     builder: Any = StateGraph(State)
     policy = RetryPolicy(max_attempts=2, initial_interval=0.001)
-    builder.add_node("n", slow, timeout=TimeoutPolicy(run_timeout=0.2), retry_policy=policy)
+    builder.add_node("n", slow, timeout=TimeoutPolicy(run_timeout=1), retry_policy=policy)
     builder.add_edge(START, "n")
     ended = await shop.cf.compile(builder).ainvoke({}, shop.cf.config(**WHO))
     assert ended["numbers"] == [1]
