@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from counterfoil.aio.ledger import AsyncCounterfoil
     from counterfoil.core.explain import Explanation
-    from counterfoil.core.states import Verdict
+    from counterfoil.core.states import AttemptOutcome, Verdict
     from counterfoil.effects import Effect, EffectCall, Provider, effect
     from counterfoil.errors import CounterfoilError, OperationError, StoreError, UsageError
     from counterfoil.ledger import Counterfoil
@@ -37,6 +37,7 @@ _HOMES = {
     "Absent": "model",
     "AsyncCounterfoil": "aio.ledger",
     "Attempt": "model",
+    "AttemptOutcome": "core.states",
     "CannotTell": "model",
     "Case": "model",
     "Counterfoil": "ledger",
@@ -67,6 +68,7 @@ __all__ = [
     "Absent",
     "AsyncCounterfoil",
     "Attempt",
+    "AttemptOutcome",
     "CannotTell",
     "Case",
     "Counterfoil",

@@ -22,7 +22,8 @@ def from_sqlite(error: sqlite3.Error, path: str) -> StoreError:
     if code in _BUSY:
         return Busy(
             f"The database {path} stayed locked by another connection for the whole time-out; nothing was written."
-            " Try again, or look for a process that holds a transaction open."
+            " Try again, or look for a process, or a connection of your own, that holds a write transaction open; to"
+            " work inside that transaction use cf.join(connection)."
         )
     if code == sqlite3.SQLITE_CONSTRAINT:
         return ConstraintViolated(f"The database {path} refused a row ({name}); nothing was written.")
