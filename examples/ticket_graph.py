@@ -23,7 +23,7 @@ class State(TypedDict, total=False):
     seen: bool
 
 
-def find_ticket(call: EffectCall, *, title: str) -> Found | Absent:  # noqa: ARG001 - asked for by key, not by title
+def find_ticket(call: EffectCall, *, title: str) -> Found | Absent:
     """Asked when a reply was lost: does this operation's ticket exist?"""
     reply = call.resource(httpx.Client).get("/tickets", params={"key": call.provider_key})
     found = reply.raise_for_status().json()["found"]

@@ -11,6 +11,7 @@ import base64
 import binascii
 import importlib
 import re
+import threading
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final
@@ -22,7 +23,8 @@ if TYPE_CHECKING:
 
 REDACTED: Final = "[redacted]"
 _SHORTEST: Final = 8  # no shape is shorter
-_CACHED: Final = 2048  # longer texts cost more to keep and hash than to search, and rarely repeat
+_CACHED: Final = 2048  # longer texts cost more to keep and hash than to search; of those only the very objects repeat
+_KEPT: Final = 8 * 1024 * 1024  # characters of long texts that are remembered to be clean
 _BLOB: Final = 64 * 1024  # an unbroken run of characters longer than this is data, of which only the start is searched
 _DECODED: Final = 4096  # a credential is short; larger base64 is a file
 
@@ -112,11 +114,41 @@ def _is_secret_name(name: str) -> bool:
     return any(" ".join(words[-count:]) in _SECRET_ENDINGS for count in range(1, _LONGEST_ENDING + 1))
 
 
+class _Clean:
+    """Long texts that were searched lately and hold nothing: one step passes the same object several times."""
+
+    def __init__(self) -> None:
+        self._texts: dict[int, str] = {}
+        self._size = 0
+        self._mutex = threading.Lock()
+
+    def holds(self, text: str) -> bool:
+        return self._texts.get(id(text)) is text  # held, so that its id is not given to another text
+
+    def keep(self, text: str) -> None:
+        with self._mutex:
+            if self._size + len(text) > _KEPT:
+                self._texts.clear()
+                self._size = 0
+            self._texts[id(text)] = text
+            self._size += len(text)
+
+
+_CLEAN = _Clean()
+
+
 def find_secret(text: str) -> str | None:
     """Return the name of the rule that a text, or the text it is the base64 form of, meets."""
     if len(text) < _SHORTEST:
         return None
-    return _find_cached(text) if len(text) <= _CACHED else _find(text)
+    if len(text) <= _CACHED:
+        return _find_cached(text)
+    if _CLEAN.holds(text):
+        return None
+    found = _find(text)
+    if found is None:
+        _CLEAN.keep(text)
+    return found
 
 
 def redact_text(text: str) -> str:
