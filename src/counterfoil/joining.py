@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from counterfoil.active import refuse_nested
 from counterfoil.desk import Desk, check_effect
-from counterfoil.drivers.join import check_joinable, run_joined
+from counterfoil.drivers.join import check_joinable, check_open, run_joined
 from counterfoil.errors import AsyncEffectInSync, NestedEffect
 from counterfoil.ledger import NOWHERE, encoding, transactional_body, transactional_receipt
 from counterfoil.model import Receipt, Trusted
@@ -53,9 +53,9 @@ class Joined:
             raise AsyncEffectInSync(f"The effect {effect.name} is async; a joined sqlite3 transaction is blocking.")
         trusted = Trusted(tenant=tenant or "", request_id=request_id, workflow_id=workflow_id, principal=principal)
         job = self._desk.job(effect, arguments, trusted, NOWHERE)
-        connection = check_joinable(self._desk.store, self._connection)
+        check_open(self._connection)  # it may have been committed since it was joined
         body, encode = transactional_body(job), encoding(job)
-        seen = run_joined(self._desk.store, connection, lambda: ledger.transactional(job.request, body, encode))
+        seen = run_joined(self._desk.store, self._connection, lambda: ledger.transactional(job.request, body, encode))
         return transactional_receipt(job, seen)
 
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import os
 import sqlite3
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from counterfoil.errors import ForeignTransaction
@@ -28,17 +28,26 @@ def check_joinable(store: SqliteStore, transaction: Any) -> sqlite3.Connection:
             f"cf.join takes an open sqlite3 connection, not {type(transaction).__qualname__}: it must hold the"
             " transaction that the business rows are in."
         )
-    if not _in_transaction(transaction):
-        raise ForeignTransaction(
-            "The connection has no transaction open, so there is nothing to commit with. Begin one first:"
-            ' connection.execute("begin immediate").'
-        )
+    check_open(transaction)
     if not _same_file(store, transaction):
         raise ForeignTransaction(
             f"The connection belongs to another database than {store.path}: one transaction cannot hold rows of two."
             " Open a Counterfoil on the database of the business rows."
         )
     return transaction
+
+
+def check_open(connection: sqlite3.Connection) -> None:
+    """Refuse a connection without an open transaction.
+
+    Raises:
+        ForeignTransaction: it has none.
+    """
+    if not _in_transaction(connection):
+        raise ForeignTransaction(
+            "The connection has no transaction open, so there is nothing to commit with. Begin one first:"
+            ' connection.execute("begin immediate").'
+        )
 
 
 def _in_transaction(connection: sqlite3.Connection) -> bool:
@@ -56,7 +65,7 @@ def _same_file(store: SqliteStore, connection: sqlite3.Connection) -> bool:
     path = main.decode() if isinstance(main, bytes) else main
     if not path or store.url.in_memory:
         return False
-    return Path(path).samefile(store.path)
+    return os.path.samefile(path, store.path)  # noqa: PTH121 - two paths made and parsed cost as much as the receipt
 
 
 def run_joined(store: SqliteStore, connection: sqlite3.Connection, maker: Maker[T]) -> T:

@@ -26,7 +26,7 @@ values (:tenant, :operation_id, :effect, :effect_version, :sender, :state, :iden
   :content_digest, :field_digests, :provider, 1, 1, 1, {now}, {now},
   {now}, :receipt, :receipt_marker, :settled_by, :request_id, :workflow_id, :principal, :thread_id,
   :checkpoint_ns, :checkpoint_id, :node, :task_id, :run_id, :trace_id, {now}, {now}, {now})
-returning *, {now} as now;
+returning {receipt};
 
 -- name: look_at_operation
 -- Read what decisions and receipts are made of, with the database's time: each column more would slow every answer down.
