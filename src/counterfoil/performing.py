@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, assert_never
 
 from counterfoil import answers, codec
-from counterfoil.core.effects import Held, MayClaim, OtherVersion, SameEffect, Superseded, Unsettled
+from counterfoil.core.effects import AlreadySettled, Held, MayClaim, OtherVersion, SameEffect, Superseded, Unsettled
 from counterfoil.core.outcomes import classify
 from counterfoil.core.states import AttemptOutcome
 from counterfoil.core.unknown import AskProvider, Resend
@@ -157,6 +157,8 @@ def perform(job: Job) -> Protocol[Receipt[Any]]:  # noqa: C901 - one arm for eac
         match seen:
             case Receipt():
                 return seen
+            case Seen(AlreadySettled()):  # before the others, as the commonest by far
+                return answers.conclude(job.effect, job.bound, seen, job.error)
             case Granted():
                 seen = yield from _attempt(job, seen)
             case LostRace():

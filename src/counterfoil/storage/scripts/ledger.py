@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from counterfoil import codec
 from counterfoil.core.effects import (
+    AlreadySettled,
     ClaimDecision,
     MayClaim,
     NothingToAdd,
@@ -154,6 +155,8 @@ def look(request: Request) -> Script[Seen | NoRow]:
 
 def _judge(request: Request, row: Row) -> Script[Seen]:
     decision = decide_claim(rows.snapshot(row, request.facts), request.wanted)
+    if isinstance(decision, AlreadySettled):
+        return Seen(decision, row)
     return Seen(decision, row, (yield from _unknown_case(request.key, row)))
 
 
