@@ -47,7 +47,6 @@ soak: $(VENV)/.dev ## run the long tests
 	$(BIN)/python -m pytest -n $(WORKERS) -m soak $(PYTEST_ARGS)
 
 bench: $(VENV)/.dev ## run the benchmarks
-	@test -f benchmarks/__main__.py || { echo "There are no benchmarks yet." >&2; exit 1; }
 	$(BIN)/python -m benchmarks
 
 clean: ## remove .venv, caches and build results
