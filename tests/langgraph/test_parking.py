@@ -1,5 +1,7 @@
 """A managed run waits for an unknown outcome as for a person, and goes on when it is settled."""
 
+import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -8,7 +10,9 @@ from langgraph.types import Command, RetryPolicy, interrupt
 
 from counterfoil.errors import EffectRefused, OperationClosed, OutcomeUnknown, ThreadParked
 from counterfoil.langgraph import aperform, perform
-from tests.langgraph.shop import WHO, Shop, State, alose_reply, chain, lose_findable, lose_reply
+from counterfoil.storage.scripts import threads
+from counterfoil.testing.clock import FakeClock
+from tests.langgraph.shop import WHO, Shop, State, alose_reply, chain, lose_findable, lose_reply, make_shop
 
 OPERATION = "r-1/opaque/1"
 
@@ -119,6 +123,28 @@ def test_a_resume_value_is_no_verdict(shop: Shop, resume: Any) -> None:
     assert status(shop) == [("parked", OPERATION, None)]
     resolve(shop)
     assert shop.cf.run(graph, None, tenant="team-A", thread_id="t-1")["answer"] == {"number": 17}
+
+
+def test_a_thread_that_ended_waits_for_nothing_though_its_last_run_died(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def die(*_: Any, **__: Any) -> None:
+        sys.exit()
+
+    shop, clock = make_shop(tmp_path), FakeClock()
+    cf = shop.open(clock=clock)
+    graph = cf.compile(chain(("pay", pay), ("done", done)))
+    cf.run(graph, {}, **WHO)
+    resolve(shop)
+    monkeypatch.setattr(threads, "leave", die)
+    with pytest.raises(SystemExit):  # between its last checkpoint and the end of its claim
+        cf.run(graph, None, tenant="team-A", thread_id="t-1")
+    monkeypatch.undo()
+    clock.advance("2m")
+    ended = cf.run(graph, Command(resume=True), tenant="team-A", thread_id="t-1")
+    shop.close()
+    assert ended["log"] == ["done"]
+    assert status(shop) == [("idle", None, None)]
 
 
 def test_an_answer_addressed_to_the_unknown_outcome_is_refused(shop: Shop) -> None:
