@@ -324,7 +324,7 @@ def test_what_has_no_canonical_form_is_refused_with_its_path(
 
 
 def test_a_refusal_names_the_type_and_never_the_content() -> None:
-    with pytest.raises(UnsupportedValue, match=r"a pydantic\.types\.SecretStr at \$\.password"):
+    with pytest.raises(UnsupportedValue, match=r"a value of type pydantic\.types\.SecretStr at \$\.password"):
         canonical(Login(user="u", password=pydantic.SecretStr("hunter2")))
     with pytest.raises(InvalidMappingKey) as caught:
         canonical({("alice@example.org",): 1})
@@ -640,8 +640,8 @@ class Broken:
 
 
 RECEIPT_MARKERS: list[tuple[object, str]] = [
-    ({"items": [{"client": object()}]}, "a object at $.items[0].client"),
-    (print, "a builtin_function_or_method at $"),
+    ({"items": [{"client": object()}]}, "a value of type object at $.items[0].client"),
+    (print, "a value of type builtin_function_or_method at $"),
     (cyclic(), "nesting at $[0]"),
     (Broken(1), "could not be read (ZeroDivisionError)"),
 ]
@@ -658,7 +658,7 @@ def test_a_receipt_that_cannot_be_stored_leaves_a_marker(value: object, marker: 
 
 def test_a_receipt_survives_an_object_that_fails_on_every_look() -> None:
     receipt = encode_receipt([Hostile()])
-    assert receipt.marker == "a list at $ could not be read (ZeroDivisionError)"
+    assert receipt.marker == "a value of type list at $ could not be read (ZeroDivisionError)"
     assert decode(receipt.body) is None
 
 

@@ -53,6 +53,8 @@ def test_anything_else_is_refused_with_what_to_write(value: Any) -> None:
 def test_a_refusal_shows_the_text_and_a_form() -> None:
     with pytest.raises(InvalidDuration, match=r'time_limit is \'1.5h\'.*"30s", "1h30m"'):
         milliseconds("1.5h", "time_limit")
+    with pytest.raises(InvalidDuration, match="time_limit is of type int, which has no unit"):
+        milliseconds(30, "time_limit")  # type: ignore[arg-type]
 
 
 @given(st.integers(min_value=0, max_value=CENTURY))

@@ -153,7 +153,8 @@ def _tag(value: object, path: Path, depth: int) -> object:
     if (mapping := mapping_of(value)) is not None:
         return _mapping(mapping, path, depth)
     name = type_name(value)
-    raise refusal(UnsupportedValue, path, f"a {name}", "pass plain data, or an id and fetch the rest", type_name=name)
+    advice = "pass plain data, or an id and fetch the rest"
+    raise refusal(UnsupportedValue, path, f"a value of type {name}", advice, type_name=name)
 
 
 def _text(value: str, path: Path, _depth: int) -> str:

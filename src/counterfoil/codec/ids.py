@@ -28,7 +28,9 @@ def id_text(name: str, value: object) -> str:
         case date() | UUID():  # a datetime is a date; its isoformat keeps the offset
             text = value.isoformat() if isinstance(value, date) else str(value)
         case _:
-            raise InvalidId(f"{name} is a {type(value).__name__}, which cannot be part of an operation id; use its id")
+            raise InvalidId(
+                f"{name} is of type {type(value).__name__}, which cannot be part of an operation id; use its id"
+            )
     if not text:
         raise InvalidId(f"{name} is empty, so the operation could not be told from others; give it a value")
     return text

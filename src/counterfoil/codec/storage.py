@@ -83,7 +83,7 @@ def encode_receipt(value: object, *, redact: Collection[str] = ()) -> EncodedRec
     except UnsupportedValue as error:
         return EncodedReceipt(body=encode(None), marker=error.message)
     except Exception as error:  # noqa: BLE001 - the user's objects may fail in any way when they are looked into
-        marker = f"a {type_name(value)} at $ could not be read ({type_name(error)})"
+        marker = f"a value of type {type_name(value)} at $ could not be read ({type_name(error)})"
         return EncodedReceipt(body=encode(None), marker=marker)
 
 
@@ -167,7 +167,7 @@ def _store(value: object, spot: _Spot) -> object:
     if (mapping := mapping_of(value)) is not None:
         return _mapping(mapping, spot)
     name = type_name(value)
-    raise refusal(UnsupportedValue, spot.path, f"a {name}", "return plain data", type_name=name)
+    raise refusal(UnsupportedValue, spot.path, f"a value of type {name}", "return plain data", type_name=name)
 
 
 def _mapping(value: Mapping[Any, Any], spot: _Spot) -> object:

@@ -31,7 +31,7 @@ def milliseconds(value: str | timedelta, what: str = "duration") -> int:
     elif isinstance(value, str):
         total = _of_text(value, what)
     else:
-        raise InvalidDuration(f"{what} is a {type(value).__name__}, which has no unit; {_ADVICE}")
+        raise InvalidDuration(f"{what} is of type {type(value).__name__}, which has no unit; {_ADVICE}")
     if total > _LONGEST:
         raise InvalidDuration(f"{what} is longer than a century; {_ADVICE}")
     return total

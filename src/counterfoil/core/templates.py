@@ -154,7 +154,7 @@ def validate_id(kind: str, value: object) -> str:
         InvalidId: not a string, empty, too long, or with NUL or a lone surrogate in it.
     """
     if not isinstance(value, str):
-        raise InvalidId(f"{kind} is a {type(value).__name__}; use a string")
+        raise InvalidId(f"{kind} is of type {type(value).__name__}; use a string")
     if not value:
         raise InvalidId(f"{kind} is empty; give the business's own id")
     if "\x00" in value:
