@@ -28,6 +28,7 @@ from counterfoil.errors import (
     NoDatabase,
     NonFiniteNumber,
     NulCharacter,
+    OutcomeUnknown,
     ResourceMissing,
     SchemaAltered,
     SchemaNewer,
@@ -141,6 +142,17 @@ class Lost(TimeoutError):
 
 
 DECLARATIONS: dict[str, tuple[Callable[[], Any], type[CounterfoilError], str]] = {
+    "a provider by name": (lambda: declare(provider="opaque"), ContradictoryDeclaration, "Provider(...)"),
+    "a look-up that cannot be called": (
+        lambda: declare(provider=Provider(lookup=5, lookup_lag="0s")),  # type: ignore[arg-type]
+        ContradictoryDeclaration,
+        "cannot be called",
+    ),
+    "a look-up without the effect's arguments": (
+        lambda: declare(provider=Provider(lookup=lambda call: Absent(), lookup_lag="0s")),
+        ContradictoryDeclaration,
+        "**_",
+    ),
     "an unknown field": (lambda: declare(key="{who}/x"), UnknownTemplateField, "known: "),
     "a clock": (lambda: declare(lambda call, *, now: None, key="x:{now}"), UnstableId, "business id"),
     "an attempt number": (lambda: declare(lambda call, *, attempt: None, key="{attempt}"), UnstableId, "stable="),
@@ -348,3 +360,31 @@ def test_every_concrete_error_has_a_code_of_its_own_form() -> None:
 def test_a_code_belongs_to_one_class() -> None:
     with pytest.raises(TypeError, match="two classes"):
         type("Impostor", (CounterfoilError,), {"code": "tenant-missing"})
+
+
+def test_a_resource_that_is_made_already_is_refused(cf: Counterfoil) -> None:
+    with pytest.raises(InvalidArguments, match="lambda"):
+        cf.resources.provide(dict, {})  # type: ignore[arg-type]
+
+
+def test_a_missing_resource_is_named_although_the_outcome_is_unknown(cf: Counterfoil) -> None:
+    needs = effect("misuse.needs", key="{request_id}/needs")(lambda call: call.resource(Path))
+    with pytest.raises(ResourceMissing, match="Path") as caught:
+        cf.perform(needs, **WHOM)
+    assert "case-1" in "".join(caught.value.__notes__)
+
+
+def test_the_status_of_a_http_error_is_kept(cf: Counterfoil) -> None:
+    class Answer:
+        status_code = 500
+
+    class ServerError(Exception):
+        response = Answer()
+
+    def fails(call: Any) -> Any:
+        raise ServerError("secret words of a client library")
+
+    failing = effect("misuse.fails", key="{request_id}/fails")(fails)
+    with pytest.raises(OutcomeUnknown, match="HTTP status 500") as caught:
+        cf.perform(failing, **WHOM)
+    assert "secret" not in caught.value.message

@@ -33,6 +33,7 @@ from counterfoil.errors import (
     OperationQueued,
     OutcomeUnknown,
     Retry,
+    UsageError,
 )
 from counterfoil.storage import rows
 from counterfoil.storage.scripts.ledger import MayRetry, Seen, Settled, StillUnknown
@@ -58,9 +59,9 @@ def conclude(effect: Effect[Any], bound: Bound, seen: object, cause: BaseExcepti
         case Seen(AlreadySettled(), row):
             raise refused(key, row) from cause
         case MayRetry() | Seen(MayClaim()):
-            raise not_sent(key) from cause
+            raise not_sent(key, cause) from cause
         case Seen(Unsettled(plan), row, case) | StillUnknown(plan, row, case):
-            raise unknown(key, plan, row, case) from cause
+            raise _own(cause, unknown(key, plan, row, case))
         case Seen(Mismatch(), row):
             raise mismatch(effect, bound, row)
         case Seen(decision, _):
@@ -102,11 +103,25 @@ def refused(key: OperationKey, row: Row) -> EffectRefused:
     )
 
 
-def not_sent(key: OperationKey) -> EffectNotSent:
+def not_sent(key: OperationKey, cause: BaseException | None) -> EffectNotSent:
     """Tell a caller that nothing happened and that it may call again."""
+    why = f" ({type(cause).__module__}.{type(cause).__qualname__})" if cause is not None else ""
     return EffectNotSent(
-        f"Operation {key} provably did not happen in this try. Calling perform again is safe.", **_facts(key)
+        f"Operation {key} provably did not happen in this try{why}. Calling perform again is safe.", **_facts(key)
     )
+
+
+def _own(cause: BaseException | None, answer: OutcomeUnknown) -> UsageError | OutcomeUnknown:
+    """Return what a caller is told of an attempt that was lost: its own mistake first, where it was one.
+
+    An effect that ends in a misuse of this package may have sent something before, so its outcome is unknown all the
+    same; but the mistake must be seen to be mended.
+    """
+    if isinstance(cause, UsageError):
+        cause.add_note(answer.message)
+        return cause
+    answer.__cause__ = cause
+    return answer
 
 
 def unknown(key: OperationKey, plan: object, row: Row, case: Row | None) -> OutcomeUnknown:
@@ -114,8 +129,8 @@ def unknown(key: OperationKey, plan: object, row: Row, case: Row | None) -> Outc
     case_id = rows.case_id(case["seq"]) if case is not None else None
     error = OutcomeUnknown(
         f"The outcome of operation {key} is unknown (attempt {row['attempt']}:"
-        f" {row['error_text'] or row['error_class'] or 'no answer'}). It may or may not have happened, and it was not"
-        f" sent again. {_next(plan, case_id)}",
+        f" {row['error_text'] or row['error_class'] or 'no answer'}). It may or may not have happened; nothing is"
+        f" sent on a guess. {_next(plan, case_id)}",
         **_facts(key),
         case_id=case_id,
         ask_again_at=plan.at if isinstance(plan, AskAgainAt) else None,

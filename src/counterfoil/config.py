@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+from counterfoil.drivers.urls import anchored
 from counterfoil.errors import NoDatabase
 
 VARIABLE = "COUNTERFOIL_URL"
@@ -27,7 +28,10 @@ def database_url(url: str | None = None) -> str:
 
 
 def _from_project(start: Path) -> str | None:
-    """Return the URL in the nearest `pyproject.toml` that has our table, from this folder upwards."""
+    """Return the URL in the nearest `pyproject.toml` that has our table, from this folder upwards.
+
+    A relative path in it is relative to that file: two folders of one project must not get two ledgers.
+    """
     import tomllib  # noqa: PLC0415 - only where no other place names a database
 
     for folder in (start, *start.parents):
@@ -35,5 +39,5 @@ def _from_project(start: Path) -> str | None:
         if file.is_file():
             table = tomllib.loads(file.read_text("utf-8")).get("tool", {}).get("counterfoil", {})
             if isinstance(url := table.get("url"), str):
-                return url
+                return anchored(url, folder)
     return None

@@ -306,6 +306,7 @@ def effect(  # noqa: PLR0913 - the contract has this many clauses, each named at
         UnknownTemplateField: the key uses a field that is neither an argument nor trusted.
         DuplicateEffect: the name and version are declared elsewhere.
     """
+    _check_provider(name, provider)
 
     def declare(function: Callable[..., Any], /) -> Effect[Any]:
         made: Effect[Any] = Effect(function, name=name, version=version, provider=provider)
@@ -396,7 +397,33 @@ def _known(made: Effect[Any], names: Collection[str]) -> frozenset[str]:
     return chosen
 
 
+def _check_provider(name: str, provider: object) -> None:
+    if not isinstance(provider, Provider):
+        raise ContradictoryDeclaration(
+            f"The effect {name} declares provider={provider!r}; write Provider(...), Provider.transactional(), or"
+            " nothing for a provider that neither honours a key nor can be asked."
+        )
+
+
+def _check_lookup(made: Effect[Any]) -> None:
+    """Refuse a look-up that could not be called: it is needed only when a reply was lost, and then it must work."""
+    lookup = made.provider.lookup
+    if lookup is None:
+        return
+    try:
+        inspect.signature(lookup).bind(None, **dict.fromkeys(made.parameters))
+    except ValueError:
+        return  # some callables do not tell their signature
+    except TypeError as error:
+        takes = ", ".join(("call", *made.parameters))
+        raise ContradictoryDeclaration(
+            f"The look-up of effect {made.name} cannot be called as look-ups are, with ({takes}): {error}. It gets the"
+            " call and the effect's own arguments as keywords; take those that it does not need as **_."
+        ) from None
+
+
 def _refuse_contradictions(made: Effect[Any], *, require_key: bool) -> None:
+    _check_lookup(made)
     if require_key and made.facts.key_lifetime is None:
         raise ContradictoryDeclaration(
             f"The effect {made.name} requires a key, but its provider declares none. Only a provider that honours keys"

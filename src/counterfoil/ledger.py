@@ -156,7 +156,8 @@ class Counterfoil:
         check_effect(effect)
         refuse_on_loop(
             f"perform({effect.__name__})",
-            f"await cf.perform({effect.__name__}, ...) with an AsyncCounterfoil, or await aperform(...) in a node",
+            f"await cf.perform({effect.__name__}, ...) with an AsyncCounterfoil, or await aperform(...) in an async"
+            " node. In a notebook, where a loop always runs: cf = AsyncCounterfoil.open(url), await cf.run(graph, ...)",
         )
         refuse_async(effect)
         job = self.desk.job(effect, arguments, trusted, origin)

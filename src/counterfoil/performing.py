@@ -309,9 +309,10 @@ def _class(error: BaseException) -> str:
 
 def _text(error: BaseException) -> str | None:
     """Keep the words of an effect's author; a client library's message may quote the payload."""
-    if not isinstance(error, NotSent | Refused) or not error.args:
-        return None
-    return storable(str(error.args[0]))
+    if isinstance(error, NotSent | Refused):
+        return storable(str(error.args[0])) if error.args else None
+    status = getattr(getattr(error, "response", None), "status_code", None)
+    return f"HTTP status {status}" if isinstance(status, int) else None
 
 
 def storable(text: str) -> str:

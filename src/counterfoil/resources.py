@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from counterfoil.errors import ResourceMissing
+from counterfoil.errors import InvalidArguments, ResourceMissing
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -28,7 +28,15 @@ class Resources:
             kind: The type by which effects ask for it.
             factory: Makes it; called once.
             name: Tells two resources of one type apart.
+
+        Raises:
+            InvalidArguments: the factory cannot be called.
         """
+        if not callable(factory):
+            raise InvalidArguments(
+                f"resources.provide takes a factory, not a {kind.__qualname__} that is made already: one process's"
+                f" resource is of no use to another. Write: provide({kind.__qualname__}, lambda: ...)."
+            )
         with self._mutex:
             self._factories[kind, name] = factory
             self._made.pop((kind, name), None)

@@ -1,8 +1,10 @@
 """Database URLs."""
 
+from pathlib import Path
+
 import pytest
 
-from counterfoil.drivers.urls import SqliteUrl, parse_url
+from counterfoil.drivers.urls import SqliteUrl, anchored, parse_url
 from counterfoil.errors import InvalidUrl
 
 
@@ -14,17 +16,25 @@ from counterfoil.errors import InvalidUrl
         ("sqlite:///with%20space.db", "with space.db"),
         ("sqlite:///50%25.db", "50%.db"),
         ("sqlite:///:memory:", ":memory:"),
-        ("sqlite://", ":memory:"),
     ],
 )
 def test_a_url_names_a_file_or_memory(url: str, path: str) -> None:
-    assert parse_url(url) == SqliteUrl(path)
+    assert parse_url(url, Path("/srv")) == SqliteUrl(path if path == ":memory:" else str(Path("/srv") / path))
     assert parse_url(url).in_memory is (path == ":memory:")
 
 
 @pytest.mark.parametrize(
     "url",
-    ["postgresql://host/db", "agent.db", "", "sqlite://host/agent.db", "sqlite:///a.db?mode=ro", "sqlite:///a%00.db"],
+    [
+        "postgresql://host/db",
+        "agent.db",
+        "",
+        "sqlite://",
+        "sqlite:///",
+        "sqlite://host/agent.db",
+        "sqlite:///a.db?mode=ro",
+        "sqlite:///a%00.db",
+    ],
 )
 def test_everything_else_is_refused(url: str) -> None:
     with pytest.raises(InvalidUrl):
@@ -35,3 +45,19 @@ def test_a_refusal_does_not_show_a_password() -> None:
     with pytest.raises(InvalidUrl) as caught:
         parse_url("mysql://user:hunter2@host/db")
     assert "hunter2" not in str(caught.value)
+
+
+def test_a_relative_path_is_settled_when_it_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert parse_url("sqlite:///agent.db") == SqliteUrl(str(tmp_path / "agent.db"))
+
+
+def test_an_anchored_url_names_one_file_from_everywhere(tmp_path: Path) -> None:
+    spaced = tmp_path / "with space"
+    assert parse_url(anchored("sqlite:///50%25.db", spaced)) == SqliteUrl(str(spaced / "50%.db"))
+    assert anchored("sqlite:///:memory:", spaced) == "sqlite:///:memory:"
+
+
+def test_a_path_in_place_of_a_url_is_named(tmp_path: Path) -> None:
+    with pytest.raises(InvalidUrl, match="sqlite:///"):
+        parse_url(tmp_path)  # type: ignore[arg-type]

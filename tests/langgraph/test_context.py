@@ -372,3 +372,23 @@ def test_callbacks_bound_to_a_managed_graph_are_called_as_often_as_those_of_a_pl
         graph.with_config(callbacks=[counter], tags=["mine"]).invoke({}, conf())
         counters.append((counter.starts, counter.tags))
     assert counters[0] == counters[1]
+
+
+def test_a_second_checkpointer_is_refused(shop: Shop) -> None:
+    with pytest.raises(InvalidArguments, match="leave that one out"):
+        shop.cf.compile(chain(("pay", pay)), checkpointer=InMemorySaver())
+
+
+def test_a_checkpointer_that_is_replaced_is_named(shop: Shop) -> None:
+    other = chain(("pay", pay)).compile(checkpointer=InMemorySaver())
+    with pytest.warns(UserWarning, match="InMemorySaver"):
+        shop.cf.compile(other)
+
+
+def test_a_plain_function_is_no_effect(shop: Shop) -> None:
+    def node(state: State) -> State:
+        perform(len)  # type: ignore[arg-type]
+        return {}
+
+    with pytest.raises(InvalidArguments, match="@effect"):
+        shop.cf.run(shop.cf.compile(chain(("n", node))), {}, **WHO)

@@ -237,8 +237,8 @@ def test_an_effect_may_not_mint(shop: Shop) -> None:
         return {"answer": perform(minting_effect).value}
 
     graph = shop.cf.compile(chain(("n", node)))
-    told = shop.cf.run(graph, {}, **WHO)
-    assert "__interrupt__" in told
+    with pytest.raises(NestedEffect):
+        shop.cf.run(graph, {}, **WHO)
     attempt = shop.cf.operations.get("r-1/minting", tenant="team-A").attempts[0]
     assert attempt.error_class is not None
     assert attempt.error_class.endswith(NestedEffect.__qualname__)

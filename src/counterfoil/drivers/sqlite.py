@@ -44,7 +44,8 @@ class SqliteStore:
         self.url = url
         self._busy_timeout = busy_timeout
         self.runner = Runner(path=url.path, clock=clock or SystemClock(), probe=probe)
-        self.writer = Writer(self._connect, self.runner, Turns(None if url.in_memory else url.path))
+        self._turns = Turns(None if url.in_memory else url.path)
+        self.writer = Writer(self._connect, self.runner, self._turns)
         self._idle: list[sqlite3.Connection] = []
         self._mutex = threading.Lock()
 
@@ -98,6 +99,7 @@ class SqliteStore:
             idle, self._idle = self._idle, []
         for connection in idle:
             connection.close()
+        self._turns.close()
 
     def _reader(self) -> sqlite3.Connection:
         with self._mutex:

@@ -140,7 +140,6 @@ class Writer:
             self._thread_wake.release()
             self._thread.join()
         self._connection.close()
-        self._turns.close()
 
     @property
     def usable(self) -> bool:

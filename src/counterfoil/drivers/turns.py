@@ -29,6 +29,7 @@ class Turns:
     """The queue in front of one database file; a file of its own beside it carries the lock."""
 
     def __init__(self, path: str | None) -> None:
+        self._path = path
         self._file: IO[bytes] | None = None
         self._waiter: _Waiter | None = None
         if path is not None and fcntl is not None:
@@ -46,10 +47,18 @@ class Turns:
                 fcntl.flock(self._file, fcntl.LOCK_UN)
 
     def close(self) -> None:
-        """Leave the queue for good."""
-        if self._file is not None:
-            self._file.close()
-            self._file = None
+        """Leave the queue for good; whoever is the last to close the database takes the file away.
+
+        SQLite's own last one takes the write-ahead log away, which is how the last is known. A process that opens the
+        database in this very moment may queue at a file of its own for a while: fairness alone would suffer.
+        """
+        if self._file is None:
+            return
+        self._file.close()
+        self._file = None
+        if not Path(f"{self._path}-wal").exists():
+            with suppress(OSError):
+                Path(f"{self._path}-turn").unlink(missing_ok=True)
 
     def _take(self) -> bool:
         if self._file is None:

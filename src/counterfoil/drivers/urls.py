@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from urllib.parse import unquote, urlsplit
+from pathlib import Path
+from urllib.parse import quote, unquote, urlsplit
 
 from counterfoil.errors import InvalidUrl
 
@@ -22,12 +23,17 @@ class SqliteUrl:
         return self.path == MEMORY
 
 
-def parse_url(url: str) -> SqliteUrl:
-    """Read a database URL.
+def parse_url(url: str, folder: Path | None = None) -> SqliteUrl:
+    """Read a database URL; a relative path is taken from `folder`, or from the current one, once and for all.
 
     Raises:
         InvalidUrl: it has another form or names another database.
     """
+    if not isinstance(url, str):
+        raise InvalidUrl(
+            f"A database URL is text, not {type(url).__qualname__}: write sqlite:///file.db, or"
+            ' f"sqlite:///{path}" for a path.'
+        )
     parts = urlsplit(url)
     if parts.scheme != "sqlite":
         raise InvalidUrl(
@@ -42,4 +48,19 @@ def parse_url(url: str) -> SqliteUrl:
     path = unquote(parts.path).removeprefix("/")
     if "\0" in path:
         raise InvalidUrl("Cannot read the database URL: the path holds a NUL character.")
-    return SqliteUrl(path or MEMORY)
+    if not path:
+        raise InvalidUrl(
+            "The database URL names no file. Write sqlite:///file.db, or sqlite:///:memory: for a database that is gone"
+            " when it is closed."
+        )
+    return SqliteUrl(path if path == MEMORY else str((folder or Path.cwd()) / path))
+
+
+def anchored(url: str, folder: Path) -> str:
+    """Return a URL whose relative path is taken from a folder, so that it names one file from wherever it is used.
+
+    Raises:
+        InvalidUrl: it has another form or names another database.
+    """
+    read = parse_url(url, folder)
+    return url if read.in_memory else f"sqlite:///{quote(read.path)}"

@@ -7,6 +7,7 @@ from copy import copy
 from functools import cache
 from typing import TYPE_CHECKING, Any, Self
 
+from langgraph.checkpoint.base import BaseCheckpointSaver
 from langgraph.graph.state import CompiledStateGraph, StateGraph
 from langgraph.pregel import Pregel
 from langgraph.runtime import RunControl
@@ -19,6 +20,7 @@ from counterfoil.langgraph.context import CONF, KEY, Context, Run, carried, conf
 from counterfoil.langgraph.nodes import wrapped_spec
 from counterfoil.langgraph.parking import is_answer_to, refuse_answer
 from counterfoil.langgraph.policy import check_state
+from counterfoil.langgraph.saver import CounterfoilSaver
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator
@@ -26,7 +28,6 @@ if TYPE_CHECKING:
     from langchain_core.runnables import RunnableConfig
 
     from counterfoil.desk import Desk
-    from counterfoil.langgraph.saver import CounterfoilSaver
 
 DURABILITY = "sync"
 """The only durability under which a run whose claim was lost is stopped before its next node."""
@@ -38,6 +39,9 @@ def compile_graph(saver: CounterfoilSaver, graph: Any, **options: Any) -> Any:
     Raises:
         InvalidArguments: it is none of the graphs that can be compiled.
     """
+    if "checkpointer" in options:
+        raise InvalidArguments("cf.compile brings its own checkpointer, which is the point of it: leave that one out.")
+    _warn_of_other_saver(graph)
     compiled: Any
     match graph:
         case ManagedRuns() if graph.desk is saver.desk and not options:
@@ -57,6 +61,16 @@ def compile_graph(saver: CounterfoilSaver, graph: Any, **options: Any) -> Any:
     managed: Any = object.__new__(managed_class(base))
     managed.__dict__.update(compiled.__dict__)
     return managed
+
+
+def _warn_of_other_saver(graph: Any) -> None:
+    other = getattr(graph, "checkpointer", None)
+    if isinstance(other, BaseCheckpointSaver) and not isinstance(other, CounterfoilSaver):
+        warnings.warn(
+            f"The graph was compiled with a {type(other).__qualname__}; Counterfoil's checkpointer takes its place, and"
+            " threads that are stored there are not seen.",
+            stacklevel=4,
+        )
 
 
 def managed_builder(builder: StateGraph[Any, Any, Any, Any]) -> StateGraph[Any, Any, Any, Any]:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, TypeGuard
 from langgraph.errors import GraphInterrupt
 from langgraph.types import Command, Interrupt, StateSnapshot
 
-from counterfoil.errors import OutcomeUnknown, ThreadParked
+from counterfoil.errors import OutcomeUnknown, Retry, ThreadParked
 
 if TYPE_CHECKING:
     from counterfoil.langgraph.context import Here, Run
@@ -36,8 +36,14 @@ def _told(error: OutcomeUnknown) -> dict[str, Any]:
         "case_id": error.case_id,
         "ask_again_at": error.facts.get("ask_again_at"),
         "message": error.message,
-        "next": "When it is settled, run the thread again with None as input.",
+        "next": _next(error),
     }
+
+
+def _next(error: OutcomeUnknown) -> str:
+    if error.retry is Retry.SAFE:
+        return "Run the thread again with None as input: the provider honours the operation's key."
+    return "When it is settled, run the thread again with None as input."
 
 
 def _interrupt_id(error: OutcomeUnknown) -> str:

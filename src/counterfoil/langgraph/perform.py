@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from counterfoil.aio.ledger import AsyncCounterfoil
+from counterfoil.desk import check_effect
 from counterfoil.errors import CounterfoilError, EffectInCachedNode, MintedHere, OutcomeUnknown, Retry, TenantMissing
 from counterfoil.langgraph.context import CACHED, Here, locate
 from counterfoil.langgraph.mint import PREFIX
@@ -59,6 +60,7 @@ def retry_on(error: Exception) -> bool:
 
 
 def _ready(effect: Effect[Any]) -> Here:
+    check_effect(effect)
     here = locate("perform")
     if (node := CACHED.get()) is not None:
         raise EffectInCachedNode(

@@ -235,7 +235,9 @@ def _take(request: Request, row: Row, *events: OperationEvent) -> Script[Granted
 
 def _expire(request: Request, row: Row) -> Script[ClaimResult]:
     """Move a claim whose lease ran out to `unknown`, then go on by what may be done with it."""
-    moved = yield from mark_lost(request.key, row, reason="the lease ran out before an outcome was recorded")
+    died = row["holder"] == request.known_dead
+    what = "the process that performed it died" if died else "the lease ran out"
+    moved = yield from mark_lost(request.key, row, reason=f"{what} before an outcome was recorded")
     if moved is None:
         return LostRace()
     seen = yield from _judge(request, moved)
