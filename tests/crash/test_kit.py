@@ -1,6 +1,7 @@
 """The crash kit catches what it is made to catch, and says so."""
 
 from collections.abc import Callable
+from itertools import cycle
 from pathlib import Path
 
 import pytest
@@ -98,6 +99,20 @@ def test_a_scenario_that_takes_another_way_each_time_is_found() -> None:
 
     report = crash_at_each_point(Scenario(name="fickle", run=fickle, operations=0))
     assert report.violations == ("it took another way there than undisturbed",)
+
+
+@pytest.mark.parametrize("ordered", [True, False])
+def test_a_scenario_may_say_that_its_points_come_in_no_order(*, ordered: bool) -> None:
+    orders = cycle(["ab", "ba"])
+
+    def swapping(world: World) -> None:
+        for name in next(orders):
+            world.probe(ProviderPoint.BEFORE_ACCEPT, name)
+
+    scenario = Scenario(name="swapping", run=swapping, recover=lambda world: None, operations=0, ordered=ordered)
+    report = crash_at_each_point(scenario)
+    assert [run.outcome for run in report.runs] == ["returned", "crashed", "crashed"]
+    assert report.violations == (("it took another way there than undisturbed",) if ordered else ())
 
 
 @effect("crash-kit/dying", key="{request_id}/dying", provider=Provider())

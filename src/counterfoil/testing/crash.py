@@ -13,6 +13,7 @@ import inspect
 import shutil
 import tempfile
 import threading
+from collections import Counter
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,7 +23,7 @@ from counterfoil.drivers.probes import Point
 from counterfoil.errors import CommitUnknown, CounterfoilError, StoreError
 from counterfoil.testing.clock import FakeClock
 from counterfoil.testing.crash_report import CrashPoint, Manner, Report, Run
-from counterfoil.testing.scenario import Aftermath, Body, Scenario, read_ledger
+from counterfoil.testing.scenario import Aftermath, Body, Scenario
 from counterfoil.testing.world import Interference, World, no_interference
 
 if TYPE_CHECKING:
@@ -42,14 +43,18 @@ class Recorder:
     def __init__(self) -> None:
         self.points: list[CrashPoint] = []
         self._mutex = threading.Lock()
-        self._statement = ""
+        self._statements: dict[int, str] = {}
+        self._passed: Counter[tuple[str, str]] = Counter()
 
     def __call__(self, kind: StrEnum, name: str) -> None:
-        """Note the point; a COMMIT goes by the statement before it."""
+        """Note the point; a COMMIT goes by the statement before it in its thread."""
+        thread = threading.get_ident()
         with self._mutex:
             if kind is Point.BEFORE_STATEMENT:
-                self._statement = name
-            here = CrashPoint(len(self.points) + 1, kind.value, name or self._statement)
+                self._statements[thread] = name
+            what = kind.value, name or self._statements.get(thread, "")
+            self._passed[what] += 1
+            here = CrashPoint(len(self.points) + 1, *what, self._passed[what])
             self.points.append(here)
         self.reach(here)
 
@@ -70,7 +75,7 @@ class Strike(Recorder):
         """Strike, or go on."""
         if self.struck and self.manner is Manner.CRASH:
             raise SimulatedCrash(f"the process died at {self.target}")
-        if here.number != self.target.number:
+        if not here.is_same(self.target):
             return
         self.struck = True
         if self.manner is Manner.COMMIT_LOST:
@@ -173,7 +178,7 @@ def judge(
         point=point,
         outcome=entry.outcome,
         recovered=tuple(each.outcome for each in entries),
-        states=_states(after),
+        states=_states(aftermath),
         violations=tuple(violations),
     )
 
@@ -187,9 +192,9 @@ def _leaks(manner: Manner, entry: Entry, entries: Sequence[Entry]) -> Iterator[s
         yield f"{entry.outcome} reached the caller, although the COMMIT could be looked up"
 
 
-def _states(world: World) -> tuple[str, ...]:
+def _states(aftermath: Aftermath) -> tuple[str, ...]:
     try:
-        return tuple(row["state"] for row in read_ledger(world).operations)
+        return tuple(row["state"] for row in aftermath.contents.operations)
     except StoreError:
         return ()  # a protocol without a ledger of ours
 
@@ -227,14 +232,15 @@ def _struck(shop: Workshop, points: Sequence[CrashPoint], point: CrashPoint, man
     strike = Strike(point, manner)
     world = shop.world(f"{manner}-{point.number}", strike)
     entry = enter(shop.scenario.run, world)
-    found = [] if _same_way(strike, points, point) else ["it took another way there than undisturbed"]
+    known = strike.struck and (not shop.scenario.ordered or _same_way(strike, points, point))
+    found = [] if known else ["it took another way there than undisturbed"]
     run = judge(shop.scenario, world, entry, manner, point, found)
     shutil.rmtree(world.folder)
     return run
 
 
 def _same_way(strike: Strike, points: Sequence[CrashPoint], point: CrashPoint) -> bool:
-    return strike.struck and strike.points[: point.number] == list(points[: point.number])
+    return strike.points[: point.number] == list(points[: point.number])
 
 
 @contextmanager

@@ -9,11 +9,19 @@ from enum import StrEnum
 
 @dataclass(frozen=True, slots=True)
 class CrashPoint:
-    """One place where a scenario can be cut short; numbered from 1 in the order of an undisturbed run."""
+    """One place where a scenario can be cut short; numbered from 1 in the order of an undisturbed run.
+
+    `occurrence` counts the places of one kind and name, which finds a place again where threads take turns otherwise.
+    """
 
     number: int
     kind: str
     name: str
+    occurrence: int = 1
+
+    def is_same(self, other: CrashPoint) -> bool:
+        """Say whether it is the same place, in whatever order the others came."""
+        return (self.kind, self.name, self.occurrence) == (other.kind, other.name, other.occurrence)
 
     def __str__(self) -> str:
         return f"#{self.number} {self.kind} {self.name}".rstrip()

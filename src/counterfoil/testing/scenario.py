@@ -63,6 +63,7 @@ class Scenario:
         patience: How far the clock moves before each entry of the recovery: beyond lease, deadline and lag.
         entries: How often recovery is entered; those after the first that settles must change nothing.
         fresh: Start without a database file; otherwise with an empty one of the present schema.
+        ordered: Every run passes its points in the same order; False where threads of the scenario's own write.
     """
 
     name: str
@@ -76,6 +77,7 @@ class Scenario:
     patience: str = "2m"
     entries: int = 3
     fresh: bool = False
+    ordered: bool = True
 
     @property
     def recovering(self) -> Body:
