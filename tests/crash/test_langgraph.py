@@ -1,0 +1,108 @@
+"""Threads and whole runs of graphs survive a crash at every point and every COMMIT that nobody heard of."""
+
+from itertools import count
+from pathlib import Path
+
+import pytest
+
+from counterfoil.drivers import sqlite_writer
+from counterfoil.testing.crash import Strike, crash_at_each_point, enter, is_commit, judge, prepare
+from counterfoil.testing.crash_report import CrashPoint, Manner
+from counterfoil.testing.scenario import Scenario
+from tests.crash.graphs import GRAPHS, POOLED
+from tests.crash.threads import THREADS
+
+ALL = (*THREADS, *GRAPHS)
+
+# How many points each must have at the least, so that no scenario passes by doing less than it says.
+POINTS = {
+    "run": 44,
+    "taken-over": 48,
+    "taken-over-the-dead": 54,
+    "busy": 12,
+    "park": 26,
+    "read": 32,
+    "delete": 30,
+    "renew": 26,
+    "chain": 110,
+    "interrupt": 146,
+    "parallel": 134,
+    "subgraph": 166,
+    "functional": 80,
+    "parked": 164,
+    "update": 164,
+    "time-travel": 200,
+    "minted": 124,
+}
+
+# What the others show of the awaiting runtime, and of threads that share a COMMIT, is enough for every change.
+LONG = ("parked", "update", "time-travel", "subgraph", "minted")
+SOAK = {f"{name}/{kind}" for name in LONG for kind in ("async", "pooled", "pooled-async")}
+
+
+def base(scenario: Scenario) -> str:
+    return scenario.name.partition("/")[0]
+
+
+def each(*scenarios: Scenario) -> list[object]:
+    soak = [pytest.mark.soak]
+    return [pytest.param(one, id=one.name, marks=soak if one.name in SOAK else []) for one in scenarios]
+
+
+@pytest.mark.parametrize("scenario", each(*ALL))
+def test_a_crash_at_any_point_leaves_a_thread_that_is_finished_with_one_effect_of_each_kind(
+    scenario: Scenario, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if not scenario.ordered:  # threads that meet would share a transaction in some runs and not in others
+        monkeypatch.setattr(sqlite_writer, "BATCH", 1)
+    report = crash_at_each_point(scenario)
+    report.raise_if_violated()
+    assert len(report.points) >= POINTS[base(scenario)]
+    assert len(report.runs) > len(report.points)
+
+
+def test_every_scenario_states_its_points_and_comes_in_both_colours() -> None:
+    assert {base(scenario) for scenario in ALL} == POINTS.keys()
+    awaiting = {base(scenario) for scenario in ALL if scenario.name.endswith("/async")}
+    assert POINTS.keys() - awaiting == {"renew"}  # heartbeats are blocking
+
+
+class Nth(Strike):
+    """Strikes at the n-th point, or at the n-th COMMIT, whatever that is this time."""
+
+    def __init__(self, number: int, manner: Manner) -> None:
+        super().__init__(CrashPoint(0, "", ""), manner)
+        self._number = number
+        self._met = count(1)
+
+    def reach(self, here: CrashPoint) -> None:
+        """Strike, or go on."""
+        counts = self.manner is Manner.CRASH or is_commit(here)
+        if not self.struck and counts and next(self._met) == self._number:
+            self.target = here
+        super().reach(here)
+
+
+def strike_everywhere(scenario: Scenario, manner: Manner, folder: Path) -> int:
+    """Strike at one point after the other until a run ends before it gets there."""
+    shop = prepare(scenario, folder)
+    for number in count(1):
+        strike = Nth(number, manner)
+        world = shop.world(str(number), strike)
+        entry = enter(scenario.run, world)
+        run = judge(scenario, world, entry, manner, strike.target)
+        assert not run.violations, f"{run}: {run.violations}"
+        if not strike.struck:
+            return number - 1
+    raise AssertionError
+
+
+@pytest.mark.parametrize("scenario", each(*POOLED))
+def test_a_lost_commit_of_threads_that_shared_it_reaches_no_caller(scenario: Scenario, tmp_path: Path) -> None:
+    assert strike_everywhere(scenario, Manner.COMMIT_LOST, tmp_path) >= POINTS[base(scenario)] // 14
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("scenario", each(*POOLED))
+def test_a_crash_among_the_runtimes_own_threads_leaves_the_same(scenario: Scenario, tmp_path: Path) -> None:
+    assert strike_everywhere(scenario, Manner.CRASH, tmp_path) >= POINTS[base(scenario)] * 3 // 4
