@@ -20,6 +20,7 @@ from counterfoil.errors import (
     OperationInProgress,
     OperationNotFound,
     OutcomeUnknown,
+    ReceiptUnreadable,
     SyncOnEventLoop,
     TenantMissing,
     VerdictConflict,
@@ -27,9 +28,11 @@ from counterfoil.errors import (
 )
 from counterfoil.model import OperationKey
 from counterfoil.operations import Operations
+from counterfoil.reviewing import ruling
 from counterfoil.reviews import Reviews
 from counterfoil.storage.script import Script, one_row
 from counterfoil.storage.scripts.moves import Outcome, columns, key_params, open_case
+from counterfoil.storage.scripts.reviews import find_ruling
 from tests.colours import COLOURS, Coloured
 
 TENANT = "team-A"
@@ -82,9 +85,10 @@ def state(each: Coloured, request_id: str = "r-1") -> str:
 
 
 @pytest.mark.parametrize(
-    ("evidence", "value"), [("TICKET-981", "TICKET-981"), ('{"id": 981}', {"id": 981}), ("nan-7", "nan-7"), ("7", 7)]
+    ("evidence", "value"),
+    [('{"id": 981}', {"id": 981}), (" [1, 2.5]", [1, 2.5]), ('"TICKET-981"', "TICKET-981")],
 )
-def test_happened_settles_with_the_evidence_as_receipt(each: Coloured, evidence: str, value: Any) -> None:
+def test_evidence_that_is_json_is_also_the_receipts_value(each: Coloured, evidence: str, value: Any) -> None:
     case = resolve(each, lose(each), "happened", evidence=evidence, reason="in the gateway's log")
     assert (case.state, case.verdict, case.verdict_by, case.version) == ("resolved", "happened", "mei", 2)
     receipt = again(each)
@@ -95,6 +99,78 @@ def test_happened_settles_with_the_evidence_as_receipt(each: Coloured, evidence:
     assert [(a.attempt, a.outcome) for a in detail.attempts] == [(1, "succeeded")]
     assert [(e.kind, e.given_by) for e in detail.evidence] == [(EvidenceKind.VERDICT, "mei")]
     assert sent == {"r-1/ticket": 1}
+
+
+@pytest.mark.parametrize("value", [{"id": 981}, "TICKET-981", 17, None, float("inf")])
+def test_a_value_beside_the_evidence_is_what_the_receipt_holds(each: Coloured, value: Any) -> None:
+    resolve(each, lose(each), "happened", evidence='{"log": 3}', value=value)
+    receipt = again(each)
+    assert receipt.value == value
+    assert receipt.evidence == {"by": "mei", "reason": "", "evidence": {"log": 3}, "value": value}
+
+
+@pytest.mark.parametrize("evidence", ["ticket 17", "7", "null", "NaN", "case {17}", "TICKET-981"])
+def test_evidence_in_words_gives_no_value_until_a_person_does(each: Coloured, evidence: str) -> None:
+    first = resolve(each, lose(each), "happened", evidence=evidence)
+    receipt = again(each)
+    assert receipt.evidence["evidence"] == evidence
+    with pytest.raises(ReceiptUnreadable, match=r"--happened --value JSON .* counterfoil explain r-1/ticket"):
+        _ = receipt.value
+    done = resolve(each, first, "happened", value={"id": 17}, by="bo", reason="asked the gateway")
+    assert (done.state, done.verdict_by, done.version) == ("resolved", "mei", 3)
+    assert again(each).value == {"id": 17}
+    detail = each.call("operations.get", "r-1/ticket", tenant=TENANT)
+    assert [(e.answer, e.given_by) for e in detail.evidence] == [
+        ("happened", "mei"),
+        ("value given: asked the gateway", "bo"),
+    ]
+    assert detail.evidence[1].value["value"] == {"id": 17}
+    assert sent == {"r-1/ticket": 1}
+
+
+def test_a_value_is_given_once_and_only_by_who_saw_that_it_lacks(each: Coloured) -> None:
+    first = resolve(each, lose(each), "happened", evidence="ticket 17")
+    refused: list[dict[str, Any]] = [
+        {"verdict": "happened", "evidence": "ticket 18"},
+        {"verdict": "did_not_happen_retry", "reason": "no"},
+        {"verdict": "noted"},
+        {"verdict": "happened", "value": 1, "expect_version": 1},
+    ]
+    for more in refused:
+        with pytest.raises(VerdictConflict):
+            resolve(each, first, **more)
+    second = resolve(each, first, "happened", value=17)
+    for case in (first, second):
+        with pytest.raises(VerdictConflict, match="already resolved by mei"):
+            resolve(each, case, "happened", value=18)
+    assert again(each).value == 17
+
+
+def test_a_verdict_that_gave_a_value_takes_no_other(each: Coloured) -> None:
+    done = resolve(each, lose(each), "happened", value=None)
+    with pytest.raises(VerdictConflict, match="already resolved by mei"):
+        resolve(each, done, "happened", value=18)
+    assert again(each).value is None
+
+
+def test_a_verdict_whose_commit_nobody_heard_of_is_found_by_what_it_kept(each: Coloured) -> None:
+    store = each.desk.store
+
+    def stored(case: Case, version: int, **given: Any) -> bool:
+        made = {"verdict": "happened", "reason": "", "evidence": None, "value": ..., "by": "mei"} | given
+        asked = ruling(case.case_id, tenant=TENANT, expect_version=version, **made)
+        return store.read(lambda: find_ruling(TENANT, int(case.case_id.removeprefix("case-")), asked)) is not None
+
+    case = lose(each)
+    assert not stored(case, 1, evidence="ticket 17")
+    resolve(each, case, "happened", evidence="ticket 17")
+    assert stored(case, 1, evidence="ticket 17")
+    assert not stored(case, 1, evidence="ticket 17", by="bo")
+    assert not stored(case, 1, verdict="did_not_happen_retry", reason="no")
+    assert not stored(case, 2, value=17)
+    resolve(each, case, "happened", value=17, expect_version=2)
+    assert stored(case, 2, value=17)
+    assert not stored(case, 2, value=18)
 
 
 def test_did_not_happen_retry_sends_once_more(each: Coloured) -> None:
@@ -161,9 +237,18 @@ def test_a_parked_operation_is_requeued_closed_or_known_to_have_happened(
         ("did_not_happen_close", {"reason": " "}, "a reason"),
         ("happened", {"evidence": "x", "by": ""}, "by"),
         ("perhaps", {}, "no verdict 'perhaps'"),
+        ("happened", {"evidence": '{"id": 7'}, r"begins like JSON and is not: .* at line 1, column 9"),
+        ("happened", {"evidence": '"by telephone" said Ada'}, r"Extra data at line 1, column 16"),
+        ("happened", {"evidence": "[NaN]"}, "NaN is not a number in JSON"),
+        ("happened", {"evidence": '{"id": 1e999}'}, "too large"),
+        ("happened", {"evidence": f"[{'9' * 5000}]"}, "too long"),
+        ("happened", {"evidence": "[" * 100_000}, "nested too deeply"),
+        ("happened", {"evidence": "[" * 200 + "]" * 200}, "cannot be stored"),
+        ("happened", {"value": object()}, "cannot be stored: a value of type object"),
+        ("did_not_happen_retry", {"reason": "no", "value": 1}, "takes no value"),
     ],
 )
-def test_a_verdict_needs_what_it_rests_on(each: Coloured, verdict: str, more: dict[str, str], lacks: str) -> None:
+def test_a_verdict_needs_what_it_rests_on(each: Coloured, verdict: str, more: dict[str, Any], lacks: str) -> None:
     case = lose(each)
     with pytest.raises(VerdictIncomplete, match=lacks):
         resolve(each, case, verdict, **more)
@@ -235,7 +320,7 @@ def test_a_case_that_stayed_open_while_the_next_attempt_hangs(each: Coloured) ->
     with pytest.raises(OperationInProgress):
         resolve(each, case, "happened", evidence="T-1")
     each.clock.advance("31s")
-    resolve(each, case, "happened", evidence="T-1")
+    resolve(each, case, "happened", value="T-1")
     assert each.call("operations.get", operation, tenant=TENANT).receipt.value == "T-1"
     assert each.call("review.list", tenant=TENANT).items == ()
 
@@ -263,7 +348,7 @@ def test_of_twenty_reviewers_one_wins_and_the_others_learn_who(tmp_path: Path, r
     def judge(number: int) -> None:
         start.wait()
         try:
-            done = resolve(others[number % len(others)], case, "happened", by=f"p{number}", evidence=f"T-{number}")
+            done = resolve(others[number % len(others)], case, "happened", by=f"p{number}", value=f"T-{number}")
         except VerdictConflict as conflict:
             outcomes.append(("lost", conflict.facts["verdict_by"]))
         else:
@@ -302,7 +387,7 @@ def test_any_text_can_be_evidence_and_reason(each: Coloured) -> None:
     case = resolve(each, lose(each), "happened", evidence=hostile, reason=hostile, by=hostile)
     assert case.verdict_reason is not None
     assert case.verdict_reason.startswith("\\0 \\udcff")
-    assert again(each).value == hostile
+    assert again(each).evidence["evidence"] == hostile
 
 
 async def test_a_verdict_is_not_given_by_blocking_the_event_loop(tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ Times are integer milliseconds since the epoch, UTC; digests are 32 raw bytes.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
 from counterfoil.errors import ReceiptUnreadable
 
@@ -14,6 +14,9 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 T = TypeVar("T")
+
+VALUE_NOT_GIVEN: Final = "it was settled by a person's verdict that gave no value"
+"""The marker of a receipt whose value a person can still give: nothing was lost, it was never known."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,17 +100,27 @@ class Receipt(Generic[T]):
         """Return the stored result.
 
         Raises:
-            ReceiptUnreadable: the effect happened, but its return value could not be stored.
+            ReceiptUnreadable: the effect happened, but its return value could not be stored, or a verdict gave none.
         """
         if self.marker is not None:
             raise ReceiptUnreadable(
-                f"Operation {self.operation_id} happened (attempt {self.attempt}), but its return value could not be"
-                f" stored: {self.marker}. The receipt stands and nothing is sent again; return plain data from the"
-                " effect to be able to read it back.",
+                f"Operation {self.operation_id} happened (attempt {self.attempt}), but {self._why_unreadable()}",
                 tenant=self.tenant,
                 operation_id=self.operation_id,
             )
         return self.stored  # type: ignore[return-value]
+
+    def _why_unreadable(self) -> str:
+        if self.marker == VALUE_NOT_GIVEN:
+            return (
+                f"{self.marker}. The receipt stands and nothing is sent again; give what the effect would have"
+                " returned with: counterfoil review resolve CASE --happened --value JSON --expect-version N. The whole"
+                f" command is printed by: counterfoil explain {self.operation_id} --tenant {self.tenant}"
+            )
+        return (
+            f"its return value could not be stored: {self.marker}. The receipt stands and nothing is sent again; return"
+            " plain data from the effect to be able to read it back."
+        )
 
     @property
     def replayed(self) -> bool:

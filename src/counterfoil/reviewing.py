@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import json
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 from counterfoil import codec
 from counterfoil.answers import when
+from counterfoil.core.json_text import InvalidJson, read_json
 from counterfoil.core.reconcile import NotPermitted, StillRunning
 from counterfoil.core.states import Verdict
 from counterfoil.errors import (
@@ -18,6 +17,7 @@ from counterfoil.errors import (
     VerdictConflict,
     VerdictIncomplete,
 )
+from counterfoil.model import VALUE_NOT_GIVEN
 from counterfoil.storage import rows
 from counterfoil.storage.scripts.reviews import (
     Answer,
@@ -46,33 +46,87 @@ def ruling(
     by: str,
     reason: str,
     evidence: str | None,
+    value: object,
     expect_version: int,
 ) -> Ruling:
-    """Make a verdict ready to be stored.
+    """Make a verdict ready to be stored; without `value`, evidence that is a JSON object, array or string is it.
 
     Raises:
-        VerdictIncomplete: the evidence, the reason or the name that it needs is missing, or there is no such verdict.
+        VerdictIncomplete: the evidence, the reason or the name that it needs is missing, there is no such verdict, or
+            the evidence or the value cannot be stored as what it looks like.
     """
     facts = {"tenant": tenant, "operation_id": "", "case_id": case_id}
     chosen = _verdict(verdict, facts)
-    by, reason, evidence = _plain(by), _plain(reason), evidence if evidence and evidence.strip() else None
-    if missing := _missing(chosen, by, reason, evidence):
-        raise VerdictIncomplete(
-            f"The verdict {chosen} on {case_id} needs {missing}. Nothing was recorded; give it, so that whoever asks"
-            " later knows what the verdict rests on.",
-            **facts,
-        )
-    given = Ruling(verdict=chosen, by=by, reason=reason, expect_version=expect_version)
-    return given if evidence is None else _with_evidence(given, _value(evidence))
+    by, reason, text = _plain(by), _plain(reason), evidence if evidence and evidence.strip() else None
+    if missing := _missing(chosen, by, reason, has_proof=text is not None or value is not ...):
+        raise _incomplete(f"The verdict {chosen} on {case_id} needs {missing}.", facts)
+    if value is not ... and chosen is not Verdict.HAPPENED:
+        raise _incomplete(f"The verdict {chosen} on {case_id} takes no value: only what happened has one.", facts)
+    shown = _shown(text, facts)
+    result = shown if value is ... and shown is not text else value
+    receipt, marker = _receipt(result, facts) if chosen is Verdict.HAPPENED else (None, None)
+    return Ruling(
+        verdict=chosen,
+        by=by,
+        reason=reason,
+        expect_version=expect_version,
+        receipt=receipt,
+        marker=marker,
+        evidence=_proof(by, reason, shown, value),
+    )
 
 
-def _with_evidence(given: Ruling, value: Any) -> Ruling:
-    """Add what shows the verdict, which becomes the receipt's value if the effect happened."""
-    proof = codec.encode_receipt({"by": given.by, "reason": given.reason, "evidence": value})
-    if given.verdict is not Verdict.HAPPENED:
-        return replace(given, evidence=proof.body)
+def json_value(text: str, *, case_id: str, tenant: str) -> Any:
+    """Read the value that a verdict gives the receipt.
+
+    Raises:
+        VerdictIncomplete: it is no JSON, or holds NaN or an infinity.
+    """
+    try:
+        return read_json(text)
+    except InvalidJson as wrong:
+        raise _incomplete(
+            f"The value for {case_id} is not JSON: {wrong}. Write what the effect would have returned, such as"
+            " '{\"id\": 981}', '\"TICKET-981\"' (a text keeps its quotes), 17 or null.",
+            {"tenant": tenant, "operation_id": "", "case_id": case_id},
+        ) from None
+
+
+def _shown(text: str | None, facts: dict[str, Any]) -> Any:
+    """Return the evidence: read if it begins like a JSON object, array or string, otherwise the text itself."""
+    if text is None or not text.lstrip().startswith(("{", "[", '"')):
+        return text
+    try:
+        return read_json(text)
+    except InvalidJson as wrong:
+        raise _incomplete(
+            f"The evidence for {facts['case_id']} begins like JSON and is not: {wrong}. Mend it, or begin it with a"
+            " word if it is meant as text.",
+            facts,
+        ) from None
+
+
+def _receipt(value: object, facts: dict[str, Any]) -> tuple[bytes, str | None]:
+    """Return a receipt's value as stored, and the marker that stands for none."""
+    if value is ...:
+        return codec.encode(None), VALUE_NOT_GIVEN
     encoded = codec.encode_receipt(value)
-    return replace(given, evidence=proof.body, receipt=encoded.body, marker=encoded.marker)
+    if encoded.marker is not None:
+        raise _incomplete(f"The value for {facts['case_id']} cannot be stored: {encoded.marker}.", facts)
+    return encoded.body, None
+
+
+def _proof(by: str, reason: str, shown: Any, value: object) -> bytes | None:
+    """Return what is kept of a verdict beside its words."""
+    if shown is None and value is ...:
+        return None
+    given = {} if value is ... else {"value": value}
+    return codec.encode_receipt({"by": by, "reason": reason, "evidence": shown, **given}).body
+
+
+def _incomplete(why: str, facts: dict[str, Any]) -> VerdictIncomplete:
+    advice = "Nothing was recorded; give what is missing, so that whoever asks later knows what the verdict rests on."
+    return VerdictIncomplete(f"{why} {advice}", **facts)
 
 
 def _verdict(verdict: Verdict | str, facts: dict[str, Any]) -> Verdict:
@@ -84,12 +138,12 @@ def _verdict(verdict: Verdict | str, facts: dict[str, Any]) -> Verdict:
         ) from None
 
 
-def _missing(verdict: Verdict, by: str, reason: str, evidence: str | None) -> str | None:
+def _missing(verdict: Verdict, by: str, reason: str, *, has_proof: bool) -> str | None:
     if not by:
         return "by: who gives it"
     match verdict:
-        case Verdict.HAPPENED if evidence is None:
-            return "evidence: the provider's id of what happened, or what shows it"
+        case Verdict.HAPPENED if not has_proof:
+            return "evidence: the provider's id of what happened, or what shows it; or the value itself"
         case Verdict.DID_NOT_HAPPEN_RETRY | Verdict.DID_NOT_HAPPEN_CLOSE if not reason:
             return "a reason: how it is known that it did not happen"
         case _:
@@ -99,14 +153,6 @@ def _missing(verdict: Verdict, by: str, reason: str, evidence: str | None) -> st
 def _plain(text: str) -> str:
     """Return a text that every database stores: no NUL, no lone surrogate, bounded, no white space around it."""
     return text.strip()[:_MOST].replace("\0", "\\0").encode("utf-8", "backslashreplace").decode()
-
-
-def _value(evidence: str) -> Any:
-    """Return what the receipt will hold: the evidence as JSON if it is JSON, otherwise the text."""
-    try:
-        return json.loads(evidence)
-    except (ValueError, RecursionError):
-        return evidence
 
 
 # --- answers ---------------------------------------------------------------------------------------------------------

@@ -70,6 +70,7 @@ class Reviews:
         expect_version: int,
         reason: str = "",
         evidence: str | None = None,
+        value: object = ...,
     ) -> Case:
         """Record a person's verdict on a case; one verdict wins, and it moves the operation in the same transaction.
 
@@ -81,12 +82,14 @@ class Reviews:
             by: Who gives the verdict.
             expect_version: The version of the case that this person saw.
             reason: How it is known; `did_not_happen` needs one.
-            evidence: What shows that it happened, such as the provider's id; becomes the receipt's value, decoded if
-                it is JSON.
+            evidence: What shows it, in words or as JSON. A JSON object, array or quoted string is also the receipt's
+                value, unless `value` gives another.
+            value: What the effect would have returned; `receipt.value` from now on. If a verdict `happened` gave none,
+                `receipt.value` raises ReceiptUnreadable until a second one on the same case gives it.
 
         Raises:
             CaseNotFound: this tenant has no such case.
-            VerdictIncomplete: the evidence or the reason is missing.
+            VerdictIncomplete: the evidence or the reason is missing, or is not the JSON that it looks like.
             VerdictConflict: another verdict was first, the case moved since it was seen, or takes other verdicts.
             OperationInProgress: an attempt is under way whose outcome nobody can know yet.
         """
@@ -99,6 +102,7 @@ class Reviews:
             by=by,
             reason=reason,
             evidence=evidence,
+            value=value,
             expect_version=expect_version,
         )
         seq = number(case_id, tenant)

@@ -102,6 +102,48 @@ def test_a_verdict_with_evidence_becomes_the_receipt(line: Line) -> None:
     assert f"by {getpass.getuser()}" in late["message"]
 
 
+def test_a_verdict_says_what_the_workflow_gets_and_asks_for_it(line: Line) -> None:
+    first = line("review resolve case-1 --happened --expect-version 1 --by mei --evidence", "ticket 17").stdout
+    command = "counterfoil review resolve case-1 --expect-version 2 --happened --value JSON"
+    assert first.splitlines() == [
+        "recorded  case-1  verdict=happened  by=mei",
+        "receipt.value raises ReceiptUnreadable: it was settled by a person's verdict that gave no value.",
+        f"Give what the effect would have returned. Run: {command}",
+    ]
+    assert line("review show case-1").stdout.endswith(f"Run: {command}\n")
+    assert line.json("review show case-1")["permitted"] == ["happened"]
+    told = line("explain lost/ticket").stdout.splitlines()
+    assert told[3].startswith("Its receipt has no value yet")
+    assert told[4] == f"Run: {command}"
+    wrong = line.error("review resolve case-1 --expect-version 2 --happened --value", "ticket 17", exit_code=2)
+    assert "Expecting value at line 1, column 1" in wrong["message"]
+    second = line("review resolve case-1 --expect-version 2 --happened --by bo --value", '{"id": 17}').stdout
+    assert second.splitlines()[1:] == [
+        'receipt.value is {"id": 17} (dict)',
+        "Call perform again with the same arguments; it gets the receipt, and nothing is sent.",
+    ]
+    assert perform(line, "lost", "lost").value == {"id": 17}
+
+
+def test_after_a_verdict_a_thread_is_run_again(line: Line) -> None:
+    connection = sqlite3.connect(line.url.removeprefix("sqlite:///"))
+    with connection:
+        connection.execute("update counterfoil_operation set thread_id = 't-1' where operation_id = 'lost/ticket'")
+    connection.close()
+    resolve = "review resolve case-1 --did-not-happen --retry --expect-version 1 --reason"
+    assert line.json(resolve, "not there")["next"] == (
+        "Run thread t-1 again with None as input: cf.run(graph, None, tenant='team-A', thread_id='t-1'); it sends the"
+        " effect."
+    )
+
+
+def test_the_version_that_is_missing_is_printed_by_the_command_that_is_named(line: Line) -> None:
+    error = line.error("review resolve case-1 --happened --evidence x", exit_code=2)
+    assert "'--expect-version'" in error["message"]
+    assert error["message"].endswith("It is printed by: counterfoil review show case-1")
+    assert "(version 1)" in line("review show case-1").stdout
+
+
 def test_a_verdict_can_close_for_good(line: Line) -> None:
     line("review resolve case-1 --did-not-happen --close --by mei --expect-version 1 --reason", "not wanted any more")
     with pytest.raises(EffectRefused, match="closed by mei: not wanted any more"):
@@ -117,6 +159,10 @@ def test_a_verdict_can_close_for_good(line: Line) -> None:
         ("--happened --noted --expect-version 1 --evidence x", 2),
         ("--retry --expect-version 1", 2),
         ("--happened --evidence x", 2),
+        ("--happened --evidence {x --expect-version 1", 2),
+        ("--happened --value x --expect-version 1", 2),
+        ("--happened --value NaN --expect-version 1", 2),
+        ("--did-not-happen --retry --value 1 --reason x --expect-version 1", 2),
         ("--happened --evidence x --expect-version 9", 5),
         ("--noted --expect-version 1", 5),
     ],

@@ -40,7 +40,11 @@ def test_an_unknown_outcome_says_what_settles_it() -> None:
     facts = OPERATION.facts
     keyed, queryable = replace(facts, key_lifetime=DAY), replace(facts, queryable=True, lookup_lag=60_000)
     silent = replace(facts, queryable=True)
-    assert "sends it again under the key" in lines(replace(OPERATION, facts=keyed))[3]
+    safe = lines(replace(OPERATION, facts=keyed))[3]
+    assert safe.startswith("Running it again is safe until 2026-01-01 23:59:30 UTC: that sends it again under the key")
+    assert safe.endswith("Call perform again with the same arguments.")
+    of_thread = lines(replace(OPERATION, facts=keyed, origin=Origin(thread_id="t-1")))[3]
+    assert of_thread.endswith("cf.run(graph, None, tenant='team-A', thread_id='t-1').")
     assert "asks the provider. A no counts from " in lines(replace(OPERATION, facts=queryable))[3]
     assert lines(replace(OPERATION, facts=replace(queryable, lookup_lag=0)))[3] == "The next perform asks the provider."
     assert "its no proves nothing" in lines(replace(OPERATION, facts=silent))[3]

@@ -1,5 +1,6 @@
 """Every kind of case in every state of its operation takes some verdict, and every verdict is legal in the tables."""
 
+from dataclasses import replace
 from itertools import product
 
 import pytest
@@ -9,6 +10,7 @@ from counterfoil.core.reconcile import (
     JUDGING,
     MOVES,
     AlreadyClosed,
+    GivesValue,
     Judged,
     Moves,
     NotPermitted,
@@ -67,6 +69,15 @@ def test_an_attempt_under_way_is_not_judged(kind: CaseKind) -> None:
 @pytest.mark.parametrize("case", [CaseState.RESOLVED, CaseState.SETTLED])
 def test_a_closed_case_takes_nothing(kind: CaseKind, state: OperationState, case: CaseState) -> None:
     assert all(decide_verdict(judged(kind, state, case=case), verdict) == AlreadyClosed() for verdict in Verdict)
+
+
+def test_a_closed_case_takes_the_value_that_its_verdict_did_not_give() -> None:
+    lacking = replace(
+        judged(CaseKind.UNKNOWN_OUTCOME, OperationState.SUCCEEDED, case=CaseState.RESOLVED), lacks_value=True
+    )
+    for verdict, has_value in product(Verdict, (False, True)):
+        takes = verdict is Verdict.HAPPENED and has_value
+        assert decide_verdict(lacking, verdict, has_value=has_value) == (GivesValue() if takes else AlreadyClosed())
 
 
 @pytest.mark.parametrize("state", sorted(TERMINAL))

@@ -468,7 +468,7 @@ def test_an_entrypoint_parks_and_goes_on(shop: Shop) -> None:
     assert shop.select("select state from counterfoil_thread") == [("parked",)]
     case = shop.cf.review.list(tenant="team-A").items[0]
     shop.cf.review.resolve(
-        case.case_id, tenant="team-A", verdict="happened", by="ann", evidence="17", expect_version=case.version
+        case.case_id, tenant="team-A", verdict="happened", by="ann", value=17, expect_version=case.version
     )
     assert shop.cf.run(graph, None, **GOING_ON) == 17
     assert shop.count == 1
@@ -539,7 +539,7 @@ def test_a_tool_error_handler_never_shows_the_model_an_unknown_outcome(shop: Sho
     assert first["__interrupt__"][0].value["operation_id"] == "r-1/opaque/1"
     case = shop.cf.review.list(tenant="team-A").items[0]
     shop.cf.review.resolve(
-        case.case_id, tenant="team-A", verdict="happened", by="ann", evidence="17", expect_version=case.version
+        case.case_id, tenant="team-A", verdict="happened", by="ann", value=17, expect_version=case.version
     )
     assert told(shop.cf.run(graph, None, **GOING_ON)) == ["17"]
     assert shop.count == 1
@@ -584,7 +584,7 @@ def test_an_agent_parks_on_an_unknown_outcome(shop: Shop) -> None:
     assert first["__interrupt__"][0].value["operation_id"] == "r-1/opaque/1"
     case = shop.cf.review.list(tenant="team-A").items[0]
     shop.cf.review.resolve(
-        case.case_id, tenant="team-A", verdict="happened", by="ann", evidence="17", expect_version=case.version
+        case.case_id, tenant="team-A", verdict="happened", by="ann", value=17, expect_version=case.version
     )
     ended = shop.cf.run(graph, None, **GOING_ON)
     assert told(ended) == ["17"]

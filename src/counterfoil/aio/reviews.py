@@ -69,6 +69,7 @@ class AsyncReviews:
         expect_version: int,
         reason: str = "",
         evidence: str | None = None,
+        value: object = ...,
     ) -> Case:
         """Record a person's verdict on a case; see `Reviews.resolve`."""
         refuse_nested("review.resolve")
@@ -79,6 +80,7 @@ class AsyncReviews:
             by=by,
             reason=reason,
             evidence=evidence,
+            value=value,
             expect_version=expect_version,
         )
         seq = number(case_id, tenant)

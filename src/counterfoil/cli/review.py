@@ -10,7 +10,7 @@ from counterfoil.cli.session import Session, verb
 
 if TYPE_CHECKING:
     from counterfoil.core.states import Verdict
-    from counterfoil.model import Case, OperationDetail
+    from counterfoil.model import Case, OperationDetail, Receipt
 
 EMPTY = "Nothing waits for a person."
 
@@ -73,18 +73,23 @@ def show(session: Session, case: str) -> None:
 
 
 def _closing_line(case: Case, detail: OperationDetail) -> str:
-    from counterfoil.core.explain import resolve_command
+    from counterfoil.core.explain import resolve_command, value_command
+    from counterfoil.core.reconcile import case_without_value
     from counterfoil.core.states import CaseState, OperationState
 
+    if case_without_value(detail) == case:
+        return f"Run: {value_command(case)}"
     if CaseState(case.state) is not CaseState.OPEN:
         return f"Run: counterfoil explain {detail.operation.operation_id} --tenant {detail.operation.tenant}"
     return f"Run: {resolve_command(case, OperationState(detail.operation.state))}"
 
 
 def _permitted(case: Case, detail: OperationDetail) -> tuple[Verdict, ...]:
-    from counterfoil.core.reconcile import permitted
-    from counterfoil.core.states import CaseKind, CaseState, OperationState
+    from counterfoil.core.reconcile import case_without_value, permitted
+    from counterfoil.core.states import CaseKind, CaseState, OperationState, Verdict
 
+    if case_without_value(detail) == case:
+        return (Verdict.HAPPENED,)
     if CaseState(case.state) is not CaseState.OPEN:
         return ()
     return permitted(CaseKind(case.kind), OperationState(detail.operation.state))
@@ -108,24 +113,26 @@ def open_(session: Session, operation: str) -> None:
 
 @command.command()
 @click.argument("case", metavar="CASE")
-@click.option("--happened", is_flag=True, help="The effect happened; needs --evidence.")
+@click.option("--happened", is_flag=True, help="The effect happened; needs --value, --evidence or both.")
 @click.option("--did-not-happen", "did_not", is_flag=True, help="It did not; needs --retry or --close, and --reason.")
 @click.option("--noted", is_flag=True, help="Seen, for a case about an operation that is settled.")
 @click.option("--retry", is_flag=True, help="The next perform sends it again.")
 @click.option("--close", is_flag=True, help="It is never sent again.")
-@click.option("--evidence", metavar="TEXT", help="What shows it, such as the provider's id; becomes the receipt.")
+@click.option("--value", metavar="JSON", help="What the effect would have returned; becomes the receipt's value.")
+@click.option("--evidence", metavar="TEXT", help="What shows it; as a JSON object, array or string also the value.")
 @click.option("--reason", default="", metavar="TEXT", help="How it is known.")
 @click.option("--by", metavar="NAME", help="Who gives the verdict; by default the operating-system user.")
-@click.option(
-    "--expect-version", type=int, required=True, metavar="N", help="The version of the case that you saw: review show."
-)
+@click.option("--expect-version", type=int, metavar="N", help="The version of the case that you saw: review show.")
 @verb
 def resolve(session: Session, case: str, **given: Any) -> None:
-    """Give a verdict on a case. One verdict wins; whoever comes second is told who was first."""
-    from counterfoil.cli.output import case_json, clean, say, show_json
+    """Give a verdict on a case. One verdict wins; whoever comes second is told who was first.
+
+    A verdict "happened" that gave no value takes one later: the same command once more, with --value.
+    """
+    from counterfoil.reviewing import json_value
     from counterfoil.reviews import Reviews
 
-    verdict = _verdict(given)
+    verdict = _verdict(case, given)
     found, _ = _case(session, case)
     after = Reviews(session.store).resolve(
         case,
@@ -134,17 +141,55 @@ def resolve(session: Session, case: str, **given: Any) -> None:
         by=given["by"] or _user(),
         reason=given["reason"],
         evidence=given["evidence"],
+        value=... if given["value"] is None else json_value(given["value"], case_id=case, tenant=found.tenant),
         expect_version=given["expect_version"],
     )
+    _, detail = _case(session, case)
+    _show_recorded(session, after, detail)
+
+
+def _show_recorded(session: Session, case: Case, detail: OperationDetail) -> None:
+    from counterfoil.cli.output import case_json, clean, receipt_json, say, show_json
+
     if session.as_json:
-        show_json(case_json(after))
+        receipt = None if detail.receipt is None else receipt_json(detail.receipt)
+        show_json({**case_json(case), "receipt": receipt, "next": _what_next(case, detail)})
         return
-    say(clean(f"recorded  {after.case_id}  verdict={after.verdict}  by={after.verdict_by}"))
-    say(clean(f"Run: counterfoil explain {after.operation_id} --tenant {after.tenant}"))
+    say(clean(f"recorded  {case.case_id}  verdict={case.verdict}  by={case.verdict_by}"))
+    if detail.receipt is not None:
+        say(clean(_value_line(detail.receipt)))
+    say(clean(_what_next(case, detail)))
 
 
-def _verdict(given: dict[str, Any]) -> str:
-    """Return the verdict that the flags spell."""
+def _value_line(receipt: Receipt[Any]) -> str:
+    """Say what the code that asked will get, and of which type."""
+    import json
+
+    from counterfoil.cli.output import plain
+
+    if receipt.marker is not None:
+        return f"receipt.value raises ReceiptUnreadable: {receipt.marker}."
+    return f"receipt.value is {json.dumps(plain(receipt.stored), ensure_ascii=False)} ({type(receipt.stored).__name__})"
+
+
+def _what_next(case: Case, detail: OperationDetail) -> str:
+    from counterfoil.core.explain import goes_on, value_command
+    from counterfoil.core.reconcile import case_without_value
+    from counterfoil.core.states import Verdict
+
+    if (lacking := case_without_value(detail)) is not None:
+        return f"Give what the effect would have returned. Run: {value_command(lacking)}"
+    told = None if case.verdict == Verdict.NOTED else goes_on(detail.operation)
+    return told or f"Run: counterfoil explain {case.operation_id} --tenant {case.tenant}"
+
+
+def _verdict(case: str, given: dict[str, Any]) -> str:
+    """Return the verdict that the flags spell, once it is clear which version of the case was seen."""
+    if given["expect_version"] is None:
+        raise click.UsageError(
+            "Missing option '--expect-version': the version of the case that you saw. It is printed by: counterfoil"
+            f" review show {case}"
+        )
     chosen = tuple(name for name in ("happened", "did_not", "noted", "retry", "close") if given[name])
     verdicts = {
         ("happened",): "happened",

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final
 
 from counterfoil.core.durations import duration_text
-from counterfoil.core.reconcile import open_case, permitted
+from counterfoil.core.reconcile import case_without_value, open_case, permitted
 from counterfoil.core.states import TERMINAL, CaseKind, OperationState, Verdict
 from counterfoil.core.unknown import AskProvider, PersonDecides, Resend, Times, absence_counts_from, decide_unknown
 
@@ -21,6 +21,10 @@ HAPPENED: Final = "It happened once."
 DID_NOT: Final = "It did not happen."
 UNKNOWN: Final = "We do not know."
 RUNNING: Final = "It is running."
+
+NO_VALUE: Final = (
+    "Its receipt has no value yet, since the verdict gave none: whoever reads it is refused until a person gives it."
+)
 
 ANSWERS: Final[Mapping[OperationState, str]] = {
     OperationState.AWAITING_APPROVAL: DID_NOT,
@@ -42,6 +46,12 @@ _SETTLED_BY: Final = {
     "lookup": "a look-up at the provider",
     "verdict": "a person's verdict",
 }
+_MEANS: Final = {
+    OperationState.SUCCEEDED: "it gets the receipt, and nothing is sent",
+    OperationState.PENDING: "it sends the effect",
+    OperationState.FAILED: "it is refused, and nothing is sent",
+}
+"""What asking again does after a verdict."""
 _SECOND: Final = 1000
 
 
@@ -67,7 +77,7 @@ def explain(detail: OperationDetail, now: int) -> Explanation:
     operation, case = detail.operation, open_case(detail.cases)
     state = OperationState(operation.state)
     over = state is OperationState.IN_FLIGHT and now >= operation.lease_until
-    return Explanation(
+    told = Explanation(
         answer=UNKNOWN if over else _answer(state, case),
         what=_what(operation),
         why=_why(operation, state, over=over),
@@ -75,6 +85,9 @@ def explain(detail: OperationDetail, now: int) -> Explanation:
         next=_next(operation, state, case, now, over=over),
         command=command(operation, case, over=over),
     )
+    if case is None and (lacking := case_without_value(detail)) is not None:
+        return replace(told, next=NO_VALUE, command=value_command(lacking))
+    return told
 
 
 def answer(operation: Operation, cases: tuple[Case, ...], now: int) -> str:
@@ -171,7 +184,10 @@ def _plan(plan: UnknownPlan, operation: Operation, times: Times) -> str:
             early = f" A no counts from {_when(counts_from + 1)} on." if times.now <= counts_from else ""
             return f"The next perform asks the provider.{early}"
         case Resend(until):
-            return f"The next perform before {_when(until)} sends it again under the key that the provider honours."
+            return (
+                f"Running it again is safe until {_when(until)}: that sends it again under the key that the provider"
+                f" honours. {run_again(operation)}."
+            )
         case PersonDecides(why):
             return f"It is not sent again: {why}. A person decides."
         case _:
@@ -195,7 +211,27 @@ def resolve_command(case: Case, state: OperationState) -> str:
     base = f"counterfoil review resolve {case.case_id} --expect-version {case.version}"
     if permitted(CaseKind(case.kind), state) == (Verdict.NOTED,):
         return f"{base} --noted --reason TEXT"
-    return f"{base} (--happened --evidence ID | --did-not-happen (--retry | --close) --reason TEXT)"
+    return f"{base} (--happened --value JSON --evidence TEXT | --did-not-happen (--retry | --close) --reason TEXT)"
+
+
+def value_command(case: Case) -> str:
+    """Return the command that gives a receipt the value which the verdict on this case did not."""
+    return f"counterfoil review resolve {case.case_id} --expect-version {case.version} --happened --value JSON"
+
+
+def run_again(operation: Operation) -> str:
+    """Say how the code that asked for an operation asks again: by its thread, or by the same call."""
+    thread = operation.origin.thread_id
+    if thread is None:
+        return "Call perform again with the same arguments"
+    call = f"cf.run(graph, None, tenant={operation.tenant!r}, thread_id={thread!r})"
+    return f"Run thread {thread} again with None as input: {call}"
+
+
+def goes_on(operation: Operation) -> str | None:
+    """Say what comes next for whoever asked for an operation that a verdict settled or freed, if anything does."""
+    means = _MEANS.get(OperationState(operation.state))
+    return None if means is None else f"{run_again(operation)}; {means}."
 
 
 def _quoted(text: str) -> str:

@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING, Final
 
 from counterfoil.core.machine import legal
 from counterfoil.core.states import OPERATION, CaseKind, CaseState, OperationEvent, OperationState, Verdict
+from counterfoil.model import VALUE_NOT_GIVEN
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from counterfoil.model import Case
+    from counterfoil.model import Case, OperationDetail
 
 JUDGING: Final = frozenset({CaseKind.UNKNOWN_OUTCOME, CaseKind.DEAD_LETTER})
 """Cases whose verdict settles or frees the operation; the others are about one that is settled, and are only noted."""
@@ -33,13 +34,17 @@ MOVES: Final[Mapping[OperationState, Mapping[Verdict, OperationEvent]]] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Judged:
-    """What a verdict needs to know of the case and its operation; times by the database's clock."""
+    """What a verdict needs to know of the case and its operation; times by the database's clock.
+
+    `lacks_value` says that this case's verdict settled the operation and gave its receipt no value.
+    """
 
     kind: CaseKind
     case_state: CaseState
     state: OperationState
     lease_until: int
     now: int
+    lacks_value: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +58,11 @@ class Moves:
 @dataclass(frozen=True, slots=True)
 class OnlyNoted:
     """The verdict closes the case and leaves the operation as it is."""
+
+
+@dataclass(frozen=True, slots=True)
+class GivesValue:
+    """The verdict stands already and only lacked a value for the receipt, which this one gives."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +84,7 @@ class NotPermitted:
     permitted: tuple[Verdict, ...]
 
 
-VerdictDecision = Moves | OnlyNoted | AlreadyClosed | StillRunning | NotPermitted
+VerdictDecision = Moves | OnlyNoted | GivesValue | AlreadyClosed | StillRunning | NotPermitted
 
 
 def permitted(kind: CaseKind, state: OperationState) -> tuple[Verdict, ...]:
@@ -87,10 +97,18 @@ def permitted(kind: CaseKind, state: OperationState) -> tuple[Verdict, ...]:
     return found or (Verdict.NOTED,)
 
 
-def decide_verdict(seen: Judged, verdict: Verdict) -> VerdictDecision:
-    """Decide what a verdict does; an attempt under way cannot be judged, one whose claim ran out can."""
+def lacks_value(marker: str | None, case_state: CaseState, verdict: str | None) -> bool:
+    """Say whether a case's verdict settled its operation and gave the receipt no value."""
+    return marker == VALUE_NOT_GIVEN and case_state is CaseState.RESOLVED and verdict == Verdict.HAPPENED
+
+
+def decide_verdict(seen: Judged, verdict: Verdict, *, has_value: bool = False) -> VerdictDecision:
+    """Decide what a verdict does; an attempt under way cannot be judged, one whose claim ran out can.
+
+    A closed case takes one thing more: the value that its verdict did not give.
+    """
     if seen.case_state is not CaseState.OPEN:
-        return AlreadyClosed()
+        return GivesValue() if seen.lacks_value and has_value and verdict is Verdict.HAPPENED else AlreadyClosed()
     in_flight = seen.state is OperationState.IN_FLIGHT
     if in_flight and seen.kind in JUDGING and seen.now < seen.lease_until:
         return StillRunning(seen.lease_until)
@@ -100,6 +118,13 @@ def decide_verdict(seen: Judged, verdict: Verdict) -> VerdictDecision:
         return OnlyNoted()
     judged = OperationState.UNKNOWN if in_flight else seen.state
     return Moves(MOVES[judged][verdict], lost_first=in_flight)
+
+
+def case_without_value(detail: OperationDetail) -> Case | None:
+    """Return the case whose verdict settled an operation without a value for its receipt."""
+    marker = None if detail.receipt is None else detail.receipt.marker
+    lacking = (case for case in detail.cases if lacks_value(marker, CaseState(case.state), case.verdict))
+    return next(lacking, None)
 
 
 def open_case(cases: Iterable[Case]) -> Case | None:

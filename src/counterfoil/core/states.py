@@ -174,11 +174,15 @@ class CaseEvent(StrEnum):
 
     VERDICT = "verdict"
     EVIDENCE = "evidence"
+    VALUE_GIVEN = "value_given"
 
 
 CASE: Table[CaseState, CaseEvent] = (
     Transition(CaseState.OPEN, CaseEvent.VERDICT, CaseState.RESOLVED, "a person decided"),
     Transition(CaseState.OPEN, CaseEvent.EVIDENCE, CaseState.SETTLED, "look-up or a late reply answered it"),
+    Transition(
+        CaseState.RESOLVED, CaseEvent.VALUE_GIVEN, CaseState.RESOLVED, "the value that the verdict did not give"
+    ),
 )
 
 

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, assert_never
+from typing import TYPE_CHECKING, assert_never
 
 from counterfoil.core.machine import advance
 from counterfoil.core.reconcile import (
     AlreadyClosed,
+    GivesValue,
     Judged,
     Moves,
     NotPermitted,
     OnlyNoted,
     StillRunning,
     decide_verdict,
+    lacks_value,
 )
 from counterfoil.core.states import (
     CASE,
@@ -25,19 +27,21 @@ from counterfoil.core.states import (
     OperationState,
     Verdict,
 )
-from counterfoil.model import OperationKey
-from counterfoil.storage.script import Row, Script, one_row
+from counterfoil.model import VALUE_NOT_GIVEN, OperationKey
+from counterfoil.storage.script import Row, Script, all_rows, one_row
 from counterfoil.storage.scripts.moves import Outcome, keep, key_params, mark_lost, move, open_case
 
 if TYPE_CHECKING:
     from counterfoil.core.states import OperationEvent
 
 RAN_OUT = "the lease ran out before an outcome was recorded"
+VALUE_GIVEN = "value given"
+"""How the evidence of a value begins that came after its verdict."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ruling:
-    """A person's verdict, ready to be stored; `receipt` and `evidence` are encoded."""
+    """A person's verdict, ready to be stored; `receipt` and `evidence` are encoded, `marker` stands for no value."""
 
     verdict: Verdict
     by: str
@@ -46,6 +50,15 @@ class Ruling:
     receipt: bytes | None = None
     marker: str | None = None
     evidence: bytes | None = None
+
+    @property
+    def has_value(self) -> bool:
+        """Say whether it gives the receipt a value."""
+        return self.receipt is not None and self.marker is None
+
+    def told(self, what: str) -> str:
+        """Return what its evidence says in one line."""
+        return f"{what}: {self.reason}" if self.reason else str(what)
 
     def outcome(self) -> Outcome:
         """Return what becomes of the operation's last attempt."""
@@ -106,12 +119,14 @@ def resolve(tenant: str, seq: int, ruling: Ruling) -> Script[Answer]:
     operation = yield from _operation(key)
     if case["version"] != ruling.expect_version:
         return Moved(case)
-    decision = decide_verdict(_judged(case, operation), ruling.verdict)
+    decision = decide_verdict(_judged(case, operation), ruling.verdict, has_value=ruling.has_value)
     match decision:
         case AlreadyClosed():
             return Moved(case)
         case StillRunning() | NotPermitted():
             return Refusal(decision, case, operation)
+        case GivesValue():
+            return (yield from _give_value(key, case, operation, ruling))
         case OnlyNoted():
             return (yield from _close(key, case, operation, ruling))
         case Moves(event, lost_first):
@@ -121,12 +136,14 @@ def resolve(tenant: str, seq: int, ruling: Ruling) -> Script[Answer]:
 
 
 def _judged(case: Row, operation: Row) -> Judged:
+    case_state = CaseState(case["state"])
     return Judged(
         kind=CaseKind(case["kind"]),
-        case_state=CaseState(case["state"]),
+        case_state=case_state,
         state=OperationState(operation["state"]),
         lease_until=operation["lease_until"],
         now=operation["now"],
+        lacks_value=lacks_value(operation["receipt_marker"], case_state, case["verdict"]),
     )
 
 
@@ -158,9 +175,36 @@ def _close(key: OperationKey, case: Row, operation: Row, ruling: Ruling) -> Scri
     )
     if closed is None:
         return Moved(case)
-    answer = f"{ruling.verdict}: {ruling.reason}" if ruling.reason else ruling.verdict.value
+    answer = ruling.told(ruling.verdict)
     yield from keep(key, operation["attempt"], EvidenceKind.VERDICT, answer, body=ruling.evidence, by=ruling.by)
     return Resolved(closed, operation)
+
+
+def _give_value(key: OperationKey, case: Row, operation: Row, ruling: Ruling) -> Script[Resolved | Moved]:
+    """Give a receipt the value that its verdict did not; the verdict and whose it was stay as they are."""
+    state = CaseState(case["state"])
+    renewed = yield from one_row(
+        "renew_case_if_unmoved",
+        tenant=key.tenant,
+        seq=case["seq"],
+        version=ruling.expect_version,
+        state=advance(CASE, state, CaseEvent.VALUE_GIVEN),
+        expected_state=state,
+    )
+    if renewed is None:
+        return Moved(case)
+    given = yield from one_row(
+        "give_value_if_missing",
+        **key_params(key),
+        version=operation["version"],
+        expected_marker=VALUE_NOT_GIVEN,
+        receipt=ruling.receipt,
+    )
+    if given is None:
+        raise LookupError(f"operation {key} moved inside one transaction")
+    answer = ruling.told(VALUE_GIVEN)
+    yield from keep(key, operation["attempt"], EvidenceKind.VERDICT, answer, body=ruling.evidence, by=ruling.by)
+    return Resolved(renewed, given)
 
 
 def _operation(key: OperationKey) -> Script[Row]:
@@ -214,10 +258,15 @@ def _case_about(key: OperationKey, row: Row, kind: CaseKind) -> Script[Row]:
 def find_ruling(tenant: str, seq: int, ruling: Ruling) -> Script[Resolved | None]:
     """Say whether this very ruling is stored: its COMMIT took effect although nobody heard of it."""
     case = yield from one_row("get_case", tenant=tenant, seq=seq)
-    if case is None or _ruled(case) != (ruling.verdict, ruling.by, ruling.reason):
+    if case is None or case["version"] <= ruling.expect_version or case["verdict"] != ruling.verdict:
         return None
-    return Resolved(case, (yield from _operation(OperationKey(tenant=tenant, operation_id=case["operation_id"]))))
+    key = OperationKey(tenant=tenant, operation_id=case["operation_id"])
+    kept = yield from all_rows("list_evidence", **key_params(key))
+    return Resolved(case, (yield from _operation(key))) if any(_is_of(row, ruling) for row in kept) else None
 
 
-def _ruled(case: Row) -> tuple[Any, ...]:
-    return case["verdict"], case["verdict_by"], case["verdict_reason"]
+def _is_of(evidence: Row, ruling: Ruling) -> bool:
+    """Say whether a piece of evidence is the one that a ruling keeps."""
+    same = (evidence["kind"], evidence["given_by"]) == (EvidenceKind.VERDICT, ruling.by)
+    told = {ruling.told(ruling.verdict), ruling.told(VALUE_GIVEN)}
+    return same and evidence["body"] == ruling.evidence and evidence["answer"] in told

@@ -217,3 +217,27 @@ where tenant = :tenant
   and version = :version
   and state = :expected_state
 returning *;
+
+-- name: renew_case_if_unmoved
+-- Count a change of a closed case: its verdict stays, and what it lacked was given.
+update counterfoil_case
+set state = :state,
+  version = version + 1
+where tenant = :tenant
+  and seq = :seq
+  and version = :version
+  and state = :expected_state
+returning *;
+
+-- name: give_value_if_missing
+-- Give a receipt the value that its verdict did not, unless the operation moved or has one.
+update counterfoil_operation
+set receipt = :receipt,
+  receipt_marker = null,
+  version = version + 1,
+  updated_at = {now}
+where tenant = :tenant
+  and operation_id = :operation_id
+  and version = :version
+  and receipt_marker = :expected_marker
+returning *, {now} as now;
