@@ -61,9 +61,9 @@ def refuse_answer(run: Run, answer: Command[Any], parked: str | None, state: Sta
     Raises:
         ThreadParked: the value could only be taken for the answer to a question that nobody asked.
     """
-    if not state.tasks:
-        return  # it has ended; only the run that ended it did not live to say so
     ours = {found.id for found in state.interrupts if is_ours(found)}
+    if not ours:
+        return  # it went on or ended since; only the run that did so did not live to say it
     named = set(answer.resume) if isinstance(answer.resume, dict) else set()
     if len(ours) < len(state.interrupts) and not named & ours:
         return
