@@ -10,6 +10,7 @@ from counterfoil.cli.session import Session, verb
 
 if TYPE_CHECKING:
     from counterfoil.drivers.sqlite import SqliteStore
+    from counterfoil.drivers.sqlite_look import SqliteLook
 
 
 @click.group()
@@ -20,20 +21,22 @@ def command() -> None:
 @command.command()
 @verb
 def status(session: Session) -> None:
-    """Say whether the schema is what this code needs; exit 8 if it is not."""
-    from counterfoil.cli.output import fields, show_json
+    """Say whether the schema is what this code needs; exit 8 if it is not. Nothing is changed."""
+    from counterfoil.cli.output import fields, say, show_json
     from counterfoil.errors import Exit
 
-    found = _status(session.raw_store(), session.tenant)
+    found = _status(session.look, session.tenant)
     if session.as_json:
         show_json(found)
     else:
         fields([(name, _cell(value)) for name, value in found.items()])
+        if not found["ours"]:
+            say("It holds no tables of Counterfoil: check --url, or put them into it with counterfoil db upgrade.")
     if not found["current"]:
         click.get_current_context().exit(Exit.CHECK_FOUND)
 
 
-def _status(store: SqliteStore, tenant: str | None) -> dict[str, Any]:
+def _status(store: SqliteLook | SqliteStore, tenant: str | None) -> dict[str, Any]:
     from counterfoil.storage.migrator import Migrator, migrations
     from counterfoil.storage.scripts import reads
 
@@ -43,6 +46,7 @@ def _status(store: SqliteStore, tenant: str | None) -> dict[str, Any]:
     found: dict[str, Any] = {
         "database": store.path,
         "dialect": store.dialect,
+        "ours": bool(seen.applied),
         "current": not (seen.missing or seen.differing or newer),
         "applied": list(seen.applied),
         "missing": [f"{m.number:04} {m.name}" for m in seen.missing],
@@ -73,7 +77,7 @@ def upgrade(session: Session) -> None:
     from counterfoil.cli.output import say, show_json
     from counterfoil.storage.migrator import Migrator
 
-    store = session.raw_store(make=True)
+    store = session.raw_store
     migrator = Migrator(store.dialect, store.path)
     done = [] if store.read(migrator.is_current) else store.write_alone(lambda: migrator.migrate(upgrade=True))
     names = [f"{m.number:04} {m.name}" for m in done]
@@ -93,7 +97,7 @@ def sql(session: Session, *, missing: bool) -> None:
 
     applied: tuple[int, ...] = ()
     if missing:
-        store = session.raw_store()
+        store = session.look
         applied = store.read(Migrator(store.dialect, store.path).status).applied
     text = plain_sql("sqlite", applied)
     if session.as_json:

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from counterfoil.drivers.sqlite import SqliteStore
+    from counterfoil.drivers.sqlite_look import SqliteLook
     from counterfoil.drivers.urls import SqliteUrl
     from counterfoil.model import OperationDetail
     from counterfoil.storage.script import Maker
@@ -29,7 +30,8 @@ class Session:
 
     def __init__(self, url: str | None, tenant: str | None, *, as_json: bool) -> None:
         self._url = url
-        self._store: SqliteStore | None = None
+        self._opened: SqliteStore | None = None
+        self._checked = False
         self.tenant = tenant
         self.as_json = as_json
 
@@ -41,53 +43,70 @@ class Session:
 
         return parse_url(database_url(self._url))
 
-    def raw_store(self, *, make: bool = False) -> SqliteStore:
-        """Open the database whatever its schema; only `make` makes a file that does not exist.
+    @functools.cached_property
+    def look(self) -> SqliteLook | SqliteStore:
+        """Return the database for reading, whoever made it and whatever its schema; looking leaves no trace.
 
         Raises:
             StoreUnavailable: there is no such file.
         """
-        if self._store is None:
-            from counterfoil.drivers.sqlite import SqliteStore
-
-            if not make:
-                self._refuse_missing()
-            self._store = SqliteStore(self.url)
-        return self._store
-
-    def _refuse_missing(self) -> None:
         from pathlib import Path
 
+        from counterfoil.drivers.sqlite_look import SqliteLook
         from counterfoil.errors import StoreUnavailable
 
-        if not self.url.in_memory and not Path(self.url.path).is_file():
+        if self.url.in_memory:
+            return self.raw_store
+        if not Path(self.url.path).is_file():
             raise StoreUnavailable(
                 f"There is no database {self.url.path}. Nothing was made; check --url, or make it with: counterfoil db"
                 f" upgrade --url sqlite:///{self.url.path}"
             )
+        return SqliteLook(self.url)
+
+    @functools.cached_property
+    def raw_store(self) -> SqliteStore:
+        """Open the database for writing, whatever its schema; a file that does not exist is made."""
+        from counterfoil.drivers.sqlite import SqliteStore
+
+        self._opened = SqliteStore(self.url)
+        return self._opened
 
     @property
     def store(self) -> SqliteStore:
-        """Return the database, refused if its schema is not exactly what this code needs.
+        """Return the database for writing, refused like one that is read."""
+        self._check()
+        return self.raw_store
+
+    def read(self, maker: Maker[T]) -> T:
+        """Run a script of reads; the database is refused if its schema is not exactly what this code needs.
 
         Raises:
             SchemaMismatch: it has no tables of ours, older ones, newer ones or altered ones.
         """
-        store = self.raw_store()
+        self._check()
+        return self.look.read(maker)
+
+    def _check(self) -> None:
+        if self._checked:
+            return
         from counterfoil.errors import SchemaOutdated
         from counterfoil.storage.migrator import Migrator
 
-        migrator = Migrator(store.dialect, store.path)
-        if not store.read(migrator.is_current):
+        look = self.look
+        migrator = Migrator(look.dialect, look.path)
+        if not look.read(migrator.status).applied:
             raise SchemaOutdated(
-                f"The database {store.path} lacks tables that this code needs. See which with: counterfoil db status;"
+                f"The database {look.path} holds no tables of Counterfoil. Nothing in it was changed. If it is another"
+                " program's, check --url; to put the tables into it: counterfoil db upgrade --url"
+                f" sqlite:///{look.path}"
+            )
+        if not look.read(migrator.is_current):
+            raise SchemaOutdated(
+                f"The database {look.path} lacks tables that this code needs. See which with: counterfoil db status;"
                 " make them with: counterfoil db upgrade (it keeps all rows)."
             )
-        return store
-
-    def read(self, maker: Maker[T]) -> T:
-        """Run a script of reads."""
-        return self.store.read(maker)
+        self._checked = True
 
     def one(self, operation_id: str) -> OperationDetail:
         """Return one operation whole.
@@ -104,9 +123,9 @@ class Session:
         return only(found, operation_id, self.tenant)
 
     def close(self) -> None:
-        """Close the database if it was opened."""
-        if self._store is not None:
-            self._store.close()
+        """Close the database if it was opened for writing."""
+        if self._opened is not None:
+            self._opened.close()
 
 
 def refuse_ambiguous(operation_id: str, tenants: Sequence[str]) -> None:
