@@ -1,5 +1,7 @@
 """The table, the sentence and the exit code follow from the counts alone."""
 
+import shlex
+import sys
 from pathlib import Path
 
 import pytest
@@ -63,6 +65,17 @@ def test_the_next_step_names_the_kept_database() -> None:
     assert "sqlite:////tmp/kept/counterfoil.db" in showing.as_text(GOOD, kept=Path("/tmp/kept"))  # noqa: S108
     assert "--keep FOLDER" in showing.as_text(GOOD, kept=None)
     assert showing.GRAPH.is_file()
+
+
+@pytest.mark.parametrize(
+    ("found", "command"), [("/bin/counterfoil", "counterfoil"), (None, f"{shlex.quote(sys.executable)} -m counterfoil")]
+)
+def test_the_next_step_can_be_pasted_where_the_command_is_not_on_the_path(
+    monkeypatch: pytest.MonkeyPatch, found: str | None, command: str
+) -> None:
+    monkeypatch.setattr("shutil.which", lambda _name: found)
+    told = showing.as_text(GOOD, kept=None)
+    assert f"\n  {command} demo tickets --keep FOLDER && {command} ops list --url sqlite:///" in told
 
 
 def test_the_json_has_the_counts_and_what_the_runs_told() -> None:

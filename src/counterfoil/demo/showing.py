@@ -1,6 +1,9 @@
 """Show a run of the ten situations: as a table for people, as plain data for programs."""
 
 import platform
+import shlex
+import shutil
+import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
 from importlib.metadata import PackageNotFoundError, version
@@ -67,8 +70,9 @@ def replay_lines(rows: Iterable[Row]) -> str:
 def what_next(kept: Path | None) -> str:
     """Return what to do with the databases, and where the graph is."""
     folder = kept or "FOLDER"
-    keep = "" if kept else "counterfoil demo tickets --keep FOLDER && "
-    look = "counterfoil ops list --url"
+    command = "counterfoil" if shutil.which("counterfoil") else f"{shlex.quote(sys.executable)} -m counterfoil"
+    keep = "" if kept else f"{command} demo tickets --keep FOLDER && "
+    look = f"{command} ops list --url"
     return (
         f"Next: the operations and their receipts\n  {keep}{look} sqlite:///{folder}/counterfoil.db\n"
         f"and the graph, with the one line that differs\n  {GRAPH}"
