@@ -9,14 +9,26 @@ from contextlib import closing
 from pathlib import Path
 from shutil import rmtree
 from tempfile import mkdtemp
+from typing import Any
 
 import pytest
 
+from counterfoil import Counterfoil, Provider, effect
 from counterfoil.errors import REGISTRY, EffectRefused, Exit, InvalidCommand
 from tests.cli.conftest import Line, perform
 
 RESOLVE = "review resolve case-1 --happened --value 1 --expect-version 1"
 NOBODY = 65_534
+
+
+@effect("cli.keyed", key="{request_id}/keyed", provider=Provider(key_lifetime="24h", key_length=40))
+def keyed(call: Any) -> str:
+    return str(call.provider_key)
+
+
+@effect("cli.local", key="{request_id}/local", provider=Provider.transactional())
+def local(_tx: Any) -> None:
+    """Write nothing."""
 
 
 def test_operations_are_listed_as_an_aligned_table(line: Line) -> None:
@@ -73,6 +85,20 @@ def test_find_says_what_kind_of_id_it_is(line: Line) -> None:
     assert line("find case-1").stdout.splitlines()[1].split()[:3] == ["case", "team-A", "lost/ticket"]
     assert line.error("find nothing-at-all", exit_code=3)["code"] == "operation-not-found"
     assert line.error("find lost --tenant team-B", exit_code=3)["code"] == "operation-not-found"
+
+
+def test_the_key_that_the_provider_was_given_is_shown_and_found(line: Line) -> None:
+    with Counterfoil.open(line.url) as cf:
+        key = cf.perform(keyed, tenant="team-A", request_id="r-9").value
+        cf.perform(local, tenant="team-A", request_id="r-9")
+    assert len(key) == 40
+    for command in ("ops show r-9/keyed", "find r-9/keyed", f"find {key}"):
+        assert key in line(command).stdout
+    shown = line.json("ops show r-9/keyed")
+    assert (shown["provider_key"], line.json("find", key)[0]["provider_key"]) == (key, key)
+    assert line.json("review show case-1")["operation"]["provider_key"] in line("review show case-1").stdout
+    assert line.json("ops show r-9/local")["provider_key"] is None
+    assert "provider key" not in line("ops show r-9/local").stdout
 
 
 def test_explain_is_five_lines(line: Line) -> None:

@@ -17,7 +17,7 @@ def command(session: Session, any_id: str, limit: int) -> None:
     Knows the ids of operations (also their beginning), cases, requests, workflows, threads, checkpoints, runs and
     traces, and the key that a provider was given.
     """
-    from counterfoil.cli.output import age, operation_json, show_json, table
+    from counterfoil.cli.output import age, key_given, operation_json, show_json, table
     from counterfoil.errors import OperationNotFound
     from counterfoil.operations import check_limit
     from counterfoil.storage.scripts import reads
@@ -36,5 +36,5 @@ def command(session: Session, any_id: str, limit: int) -> None:
         show_json([{"found_by": hit.found_by, **operation_json(hit.operation)} for hit in hits])
         return
     lines = [(h.found_by, h.operation.tenant, h.operation.operation_id, h.operation.state, h.operation.effect,
-              age(h.operation)) for h in hits]  # fmt: skip
-    table(["FOUND BY", "TENANT", "OPERATION", "STATE", "EFFECT", "AGE"], lines)
+              age(h.operation), key_given(h.operation) or "-") for h in hits]  # fmt: skip
+    table(["FOUND BY", "TENANT", "OPERATION", "STATE", "EFFECT", "AGE", "PROVIDER KEY"], lines)

@@ -108,7 +108,7 @@ def detail_json(detail: OperationDetail) -> dict[str, Any]:
 
 def show_operation(operation: Operation) -> None:
     """Print what is known of an operation."""
-    from counterfoil.cli.output import fields, when
+    from counterfoil.cli.output import fields, key_given, when
 
     trusted, origin = operation.trusted, operation.origin
     fields(
@@ -117,6 +117,7 @@ def show_operation(operation: Operation) -> None:
             ("tenant", operation.tenant),
             ("effect", f"{operation.effect} v{operation.effect_version}"),
             ("state", operation.state),
+            ("provider key", key_given(operation)),
             ("fingerprint", operation.fingerprint),
             ("created", when(operation.created_at)),
             ("settled", when(operation.settled_at)),

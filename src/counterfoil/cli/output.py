@@ -15,7 +15,9 @@ from unicodedata import east_asian_width
 import click
 
 from counterfoil.core.explain import age_text
+from counterfoil.core.provider_key import provider_key
 from counterfoil.core.states import AttemptOutcome, OperationState
+from counterfoil.model import OperationKey
 
 if TYPE_CHECKING:
     from counterfoil.model import Case, Operation, Receipt
@@ -117,7 +119,15 @@ def operation_json(operation: Operation) -> dict[str, Any]:
     trusted, origin, facts = found.pop("trusted"), found.pop("origin"), found.pop("facts")
     trusted.pop("thread_id")
     found["attempts"], found["age_ms"] = found.pop("attempt"), operation.age
-    return {**found, **trusted, **origin, "provider": facts}
+    return {**found, **trusted, **origin, "provider": facts, "provider_key": key_given(operation)}
+
+
+def key_given(operation: Operation) -> str | None:
+    """Return the idempotency key that the provider is given, to search by over there; a local effect has none."""
+    if operation.facts.transactional:
+        return None
+    key = OperationKey(tenant=operation.tenant, operation_id=operation.operation_id)
+    return provider_key(key, operation.facts.key_length)
 
 
 def case_json(case: Case) -> dict[str, Any]:
