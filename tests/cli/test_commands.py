@@ -361,7 +361,21 @@ def test_an_error_is_its_code_its_message_and_its_page(line: Line) -> None:
     first, second = result.stderr.splitlines()
     assert result.stdout == ""
     assert first.startswith("error[operation-not-found]: No operation none exists.")
-    assert second == "docs: errors/operation-not-found.md"
+    assert second == "docs: counterfoil explain operation-not-found"
+    assert line.error("explain none", exit_code=3)["docs"] == "errors/operation-not-found.md"
+
+
+@pytest.mark.parametrize(
+    "code", sorted(code for code, cls in REGISTRY.items() if cls.__module__ == "counterfoil.errors")
+)
+def test_the_page_of_an_error_is_printed_without_a_database(code: str) -> None:
+    text = Line("sqlite:///missing.db")(f"explain {code}").stdout
+    assert text.startswith(f"# {code}\n")
+    assert Line("sqlite:///missing.db").json(f"explain {code}") == {"code": code, "page": text}
+
+
+def test_an_operation_with_the_id_of_an_error_is_explained_with_its_tenant(line: Line) -> None:
+    assert line.error("explain outcome-unknown --tenant team-A", exit_code=3)["code"] == "operation-not-found"
 
 
 def test_a_wrong_command_line_is_reported_as_json_where_json_is_wanted(line: Line) -> None:

@@ -1,6 +1,7 @@
 """Every error has its page, every page its error, and what a page says of its error is what the registry says."""
 
 import re
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -28,6 +29,12 @@ def test_a_page_tells_what_the_registry_tells(code: str) -> None:
     for heading in ("## Why", "## What to do"):
         assert heading in text
     assert "```" in text.split("## What to do")[1], "what to do shows a command or code"
+
+
+def test_the_wheel_holds_the_pages_where_the_command_line_looks_for_them() -> None:
+    build = tomllib.loads((PAGES.parents[1] / "pyproject.toml").read_text("utf-8"))["tool"]["hatch"]["build"]
+    assert build["targets"]["wheel"]["force-include"] == {"docs/errors": "counterfoil/docs/errors"}
+    assert "/docs" in build["targets"]["sdist"]["include"]  # a wheel may be built from it
 
 
 def test_the_list_of_errors_is_complete() -> None:

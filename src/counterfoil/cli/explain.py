@@ -1,4 +1,4 @@
-"""`counterfoil explain`: why an operation ran, did not run, or waits."""
+"""`counterfoil explain`: why an operation ran, did not run, or waits; or what an error means."""
 
 from __future__ import annotations
 
@@ -8,10 +8,29 @@ from counterfoil.cli.session import Session, verb
 
 
 @click.command()
-@click.argument("operation", metavar="OPERATION")
+@click.argument("operation", metavar="OPERATION|CODE")
 @verb
 def command(session: Session, operation: str) -> None:
-    """Say in five lines why an operation ran, did not run, or waits."""
+    """Say why an operation ran, did not run, or waits; or print an error's page.
+
+    Five lines: the answer, why, who holds it, what happens next, and the command to run.
+
+    The code of an error, such as outcome-unknown, is answered with its page and needs no database. An operation that
+    has such an id is explained with --tenant.
+    """
+    from counterfoil.cli.output import say, show_json
+    from counterfoil.cli.pages import page
+
+    text = page(operation) if session.tenant is None else None
+    if text is None:
+        _explain(session, operation)
+    elif session.as_json:
+        show_json({"code": operation, "page": text})
+    else:
+        say(text.rstrip("\n"))
+
+
+def _explain(session: Session, operation: str) -> None:
     from counterfoil.cli.output import clean, say, show_json
     from counterfoil.operations import explained
 

@@ -17,7 +17,10 @@ COMMANDS: Final[Mapping[str, tuple[str, str]]] = {
     "demo": ("counterfoil.cli.demo", "Run a demonstration on this machine: no account, no cloud."),
     "ops": ("counterfoil.cli.ops", "List operations, or show one."),
     "find": ("counterfoil.cli.find", "Say what an id of any kind belongs to."),
-    "explain": ("counterfoil.cli.explain", "Say in five lines why an operation ran, did not run, or waits."),
+    "explain": (
+        "counterfoil.cli.explain",
+        "Say why an operation ran, did not run, or waits; or print an error's page.",
+    ),
     "receipts": ("counterfoil.cli.receipts", "Show the receipt of an operation."),
     "review": ("counterfoil.cli.review", "List the cases a person must look at, show one, give a verdict."),
     "db": ("counterfoil.cli.db", "Check the database's schema, upgrade it, or print its SQL."),
@@ -79,7 +82,7 @@ class LazyGroup(click.Group):
 
 
 def report(error: CounterfoilError, *, as_json: bool) -> None:
-    """Print an error on standard error: what, why and what next, and where its page is."""
+    """Print an error on standard error: what, why and what next, and what prints its page."""
     if as_json:
         import json
 
@@ -87,7 +90,7 @@ def report(error: CounterfoilError, *, as_json: bool) -> None:
         click.echo(json.dumps({"error": shown}, ensure_ascii=False), err=True)
         return
     click.echo(f"error[{error.code}]: {error.message}", err=True)
-    click.echo(f"docs: {error.docs}", err=True)
+    click.echo(f"docs: counterfoil explain {error.code}", err=True)
 
 
 def _version(ctx: click.Context, _option: click.Parameter, wanted: bool) -> None:  # noqa: FBT001 - click's signature
