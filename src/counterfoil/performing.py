@@ -37,6 +37,8 @@ if TYPE_CHECKING:
 
 ERROR_TEXT = 500
 """Characters kept of a message that an effect's author wrote for a refusal."""
+SEARCHED_TEXT = 20 * ERROR_TEXT
+"""Characters searched for credentials before that: one that was cut in two would not be recognised."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -316,8 +318,11 @@ def _text(error: BaseException) -> str | None:
 
 
 def storable(text: str) -> str:
-    """Return words for people as any database can hold them."""
-    return text[:ERROR_TEXT].replace("\0", "\\0").encode("utf-8", "backslashreplace").decode()
+    """Return words for people as any database can hold them, without credentials."""
+    from counterfoil.credentials import redact_text  # noqa: PLC0415 - only failures need it
+
+    kept = redact_text(text[:SEARCHED_TEXT])[:ERROR_TEXT]
+    return kept.replace("\0", "\\0").encode("utf-8", "backslashreplace").decode()
 
 
 # --- look-up ---------------------------------------------------------------------------------------------------------

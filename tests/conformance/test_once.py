@@ -144,6 +144,21 @@ def test_declared_secrets_are_not_stored(subject: Subject) -> None:
     assert "sk_live_123" not in repr(subject.rows("evidence"))
 
 
+@pytest.mark.parametrize(("ending", "error"), [(Refused, EffectRefused), (NotSent, EffectNotSent)])
+def test_credentials_in_the_words_of_a_refusal_are_neither_stored_nor_told(
+    subject: Subject, ending: type[Exception], error: type[Exception]
+) -> None:
+    def effect(call: Any) -> Any:
+        raise ending("401: incorrect key sk-proj-" + "A1b2C3d4" * 5 + ", {'password': 'canary'}" + "-" * 600)
+
+    with pytest.raises(error) as caught:
+        subject.perform(subject.effect(effect))
+    told = f"{caught.value} {subject.operation} {subject.rows('attempt')}"
+    assert "401: incorrect key [redacted], {'password': '[redacted]'}" in told
+    assert "A1b2C3d4" not in told
+    assert "canary" not in told
+
+
 # --- identity --------------------------------------------------------------------------------------------------------
 
 

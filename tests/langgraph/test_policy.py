@@ -1,4 +1,4 @@
-# ruff: noqa: SLF001  # caches are emptied and the table of detectors is read
+# caches are emptied and the table of detectors is read
 import asyncio
 import base64
 import importlib
@@ -22,10 +22,10 @@ from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 from langgraph.types import Command, Interrupt, Send
 from pydantic import BaseModel, SecretBytes, SecretStr
 
+from counterfoil import credentials
+from counterfoil.credentials import find_secret, is_secret_name
 from counterfoil.errors import MissingExtra, SecretInState, StateNotStorable
-from counterfoil.langgraph import secrets
 from counterfoil.langgraph.policy import check_metadata, check_state, redact_text
-from counterfoil.langgraph.secrets import find_secret, is_secret_name
 from counterfoil.langgraph.serde import StateSerializer
 from tests.langgraph.state_samples import SAMPLES, Order
 from tests.langgraph.test_serde import SCALARS, containers
@@ -368,18 +368,18 @@ def test_cycles_are_refused() -> None:
 
 def test_a_missing_library_is_named_with_the_command(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "detect_secrets.plugins.aws", None)
-    for cached in (secrets.rules, secrets._literals, secrets._find_cached):
+    for cached in (credentials._library_rules, credentials.rules, credentials._literals, credentials._find_cached):
         cached.cache_clear()
     try:
         with pytest.raises(MissingExtra, match=r"pip install 'counterfoil\[langgraph\]'"):
             check_state({"a": "long enough"})
     finally:
-        for cached in (secrets.rules, secrets._literals, secrets._find_cached):
+        for cached in (credentials._library_rules, credentials.rules, credentials._literals, credentials._find_cached):
             cached.cache_clear()
 
 
 def test_every_detector_still_finds_what_its_literals_promise() -> None:
-    for module, cls, _ in secrets._DETECTORS:
+    for module, cls, _ in credentials._DETECTORS:
         assert hasattr(importlib.import_module(f"detect_secrets.plugins.{module}"), cls)
 
 
@@ -390,7 +390,7 @@ def cost(state: Any, number: int) -> float:
 def test_cost_of_the_check(capsys: pytest.CaptureFixture[str]) -> None:
     small = {"order_id": "ord_1", "lines": [{"sku": "a", "qty": 2}] * 5, "customer": {"email": "jo@example.com"}}
     large = {"messages": [HumanMessage(f"message {i} " + "some words " * 100, id=str(i)) for i in range(200)]}
-    secrets._find_cached.cache_clear()
+    credentials._find_cached.cache_clear()
     first, again, usual = cost(large, 1), cost(large, 5), cost(small, 50)
     with capsys.disabled():
         print(f"\nsmall state {usual * 1e6:.0f} us; 200 messages {first * 1e3:.1f} ms, again {again * 1e3:.1f} ms")  # noqa: T201

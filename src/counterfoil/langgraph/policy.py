@@ -1,8 +1,8 @@
 """Refuse live objects and credentials before they reach a checkpoint, with the path of the field and never its value.
 
 The same walk guards node output, input, interrupt payloads, resume values and metadata. A credential is recognised by
-its type, by the name of its field and by its shape; see `secrets`. Error texts are redacted instead of refused: a
-refused error record would hide the error.
+its type, by the name of its field and by its shape; see `counterfoil.credentials`. Error texts are redacted instead of
+refused: a refused error record would hide the error.
 """
 
 # state is whatever a graph holds
@@ -13,9 +13,9 @@ import math
 from collections.abc import Mapping
 from typing import Any, Final
 
+from counterfoil.credentials import find_secret, is_secret_name, redact_text, require_detectors
 from counterfoil.langgraph.classes import Classes, Refused
 from counterfoil.langgraph.parts import take_apart
-from counterfoil.langgraph.secrets import find_secret, is_secret_name, redact_text
 from counterfoil.langgraph.trail import Trail
 
 __all__ = ["check_metadata", "check_state", "redact_text"]
@@ -56,6 +56,7 @@ class _Walk:
     """Visit every part of a value that would be stored."""
 
     def __init__(self, path: str) -> None:
+        require_detectors()
         self._trail = Trail(path)
         self._classes = Classes(undeclared="loaded")  # which classes are declared is for the serializer to judge
 

@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING, Any, Final
 import orjson
 import ormsgpack
 
+from counterfoil.credentials import redact_text
 from counterfoil.errors import StateNotStorable
 from counterfoil.langgraph.classes import Classes, Refused, Undeclared, Unreadable
 from counterfoil.langgraph.parts import PAIRS, put_together, take_apart
-from counterfoil.langgraph.secrets import redact_text
 from counterfoil.langgraph.trail import DEEPEST, Trail
 
 if TYPE_CHECKING:

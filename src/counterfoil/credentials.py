@@ -1,8 +1,9 @@
-"""Recognise credentials by the name of their field and by their shape.
+"""Recognise credentials by the name of their field and by their shape: the one guard of every text that is stored.
 
-Shapes come from the detectors of the `detect-secrets` library, plus a few that it lacks. Its keyword and entropy
-detectors are not used, nor those that match ordinary text or plain identifiers: a refused state stops a run, so a rule
-must be nearly certain. A cheap search for the literal that every shape contains decides which detectors run at all.
+Shapes come from the detectors of the `detect-secrets` library, plus the commonest of our own: the ledger, which runs
+without that library, redacts by those alone. Its keyword and entropy detectors are not used, nor those that match
+ordinary text or plain identifiers: a refused state stops a run, so a rule must be nearly certain. A cheap search for
+the literal that every shape contains decides which detectors run at all.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ _SHORTEST: Final = 8  # no shape is shorter
 _CACHED: Final = 2048  # longer texts cost more to keep and hash than to search; of those only the very objects repeat
 _KEPT: Final = 8 * 1024 * 1024  # characters of long texts that are remembered to be clean
 _BLOB: Final = 64 * 1024  # an unbroken run of characters longer than this is data, of which only the start is searched
-_DECODED: Final = 4096  # a credential is short; larger base64 is a file
+_DECODED: Final = 16 * 1024  # the longest private keys in use fit; larger base64 is a file
 
 # Left out: keyword, entropy and public IPs (ordinary text), Artifactory ("AP" and ten letters), Twilio (account ids),
 # IBM, SoftLayer and Cloudant (any long hex after "key:"), Discord (no literal to search for first).
@@ -48,10 +49,31 @@ _DETECTORS: Final = (
     ("stripe", "StripeDetector", ("k_live_",)),
     ("telegram_token", "TelegramBotTokenDetector", (":AA",)),
 )
+_GAP: Final = r"(?:\s|\\+[nrt])"  # white space, also as `repr` and JSON write it
+_DASHES: Final = r"-{4,5} ?"
+_KEY_BEGIN: Final = _DASHES + r"BEGIN [A-Z0-9 ]*PRIVATE KEY[A-Z0-9 ]*" + _DASHES
+_KEY_END: Final = _DASHES + r"END [A-Z0-9 ]*PRIVATE KEY[A-Z0-9 ]*" + _DASHES
+# Every part is bounded, or begins where no other can: a long text must not make the search slow.
+_KEY_BLOCK: Final = (
+    rf"{_KEY_BEGIN}(?:(?s:(?:(?!{_KEY_BEGIN}).)*?){_KEY_END}"
+    rf"|(?:{_GAP}*+(?:[\w-]+: [^\n\\]*|[A-Za-z0-9+/=]+))*+)"  # its end was cut off: as long as it looks like one
+)
+_KEY_REST: Final = (
+    r"(?:(?<![A-Za-z0-9+/=])|(?<=\\[nrt]))"
+    rf"(?:[A-Za-z0-9+/=]{{16,}}+{_GAP}{{1,4}}+){{0,200}}[A-Za-z0-9+/=]*+{_GAP}{{0,4}}+{_KEY_END}"
+)
+
 _EXTRA: Final = (
     ("Bearer header", r"(?i)\bbearer\s+(?=[\w.~+/-]*\d)[\w.~+/-]{12,}=*", ("earer", "EARER")),
     ("Password in a URL", r"(?<=://)[^\s/?#@\"'<>]*:(?!\$?\{\w*\}@|\$[A-Z_]+@|\*+@)[^\s/?#\"'<>\[]+(?=@)", ("://",)),
-    ("Private key", r"-----BEGIN [A-Z0-9 ]*PRIVATE KEY[^-]*-----", ("PRIVATE KEY",)),
+    ("Private key", _KEY_BLOCK, ("PRIVATE KEY",)),
+    ("End of a private key", _KEY_REST, ("PRIVATE KEY",)),
+    ("PuTTY private key", r"(?s)PuTTY-User-Key-File-\d.*?(?:Private-MAC: *[0-9A-Fa-f]+|\Z)", ("PuTTY",)),
+    ("AWS key", r"(?<![A-Z0-9])(?:AKIA|ASIA)[A-Z0-9]{16}(?![A-Z0-9])", ("AKIA", "ASIA")),
+    ("JSON Web Token", r"eyJ[\w-]{8,}\.eyJ[\w-]{8,}\.[\w-]*", ("eyJ",)),
+    ("GitHub token", r"gh[oprsu]_[A-Za-z0-9]{36,}", ("ghp_", "gho_", "ghu_", "ghs_", "ghr_")),
+    ("GitLab token", r"\bglpat-[\w-]{20,}", ("glpat-",)),
+    ("Slack token", r"\bxox[abeoprs]-\d[\w-]{10,}", ("xox",)),
     ("GitHub fine-grained token", r"github_pat_\w{40,}", ("github_pat_",)),
     ("Anthropic key", r"sk-ant-[\w-]{24,}", ("sk-ant-",)),
     ("OpenAI key", r"sk-(?:proj|svcacct|admin)-[\w-]{24,}", ("sk-",)),
@@ -77,6 +99,15 @@ _SECRET_ENDINGS: Final = frozenset({
 _LONGEST_ENDING: Final = 3
 _WORD: Final = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+")
 _BASE64: Final = re.compile(r"[A-Za-z0-9+/_-]{20,}={0,2}")
+# A base64 text that was broken into lines, as mail and `base64` do.
+_WRAPPED: Final = re.compile(
+    r"(?:(?<![A-Za-z0-9+/_-])|(?<=\\[nrt]))(?:[A-Za-z0-9+/_-]{40,}+(?:\r?\n|(?:\\+r)?\\+n))++[A-Za-z0-9+/_-]+={0,2}"
+)
+_BREAKS: Final = re.compile(r"\s|\\+[nr]")
+# Every quote may be escaped: JSON is often found in JSON. A placeholder is no secret, and what is shorter is a word.
+_IN_JSON: Final = re.compile(
+    r"""(\\*"([A-Za-z][\w-]{1,40})\\*"\s*:\s*\\*")(?!\[redacted\]|\$?\{|<|\*+\\*")([^"\\]{4,})"""
+)
 _ASSIGNED: Final = re.compile(
     r"([A-Za-z][\w-]{2,40})([\"']?\s*(?:=>|=|:)\s*[\"']?)(?!\[redacted\])([^\s\"',;&})\]]{3,})"
 )
@@ -88,19 +119,26 @@ class Rule:
 
     name: str
     literals: tuple[str, ...]
-    patterns: tuple[re.Pattern[str], ...]
     finds: Callable[[str], bool]
+    redact: Callable[[str], str]
 
 
 @lru_cache(maxsize=1)
 def rules() -> tuple[Rule, ...]:
-    """Return all shapes; the library is imported here and nowhere else.
+    """Return all shapes that this installation knows."""
+    basic = _rule("Basic header", ("asic ", "ASIC "), (_BASIC,), _is_basic_header)
+    in_json = Rule(name="a secret's name in JSON", literals=('":', '" :'), finds=_is_in_json, redact=_redact_in_json)
+    return (basic, in_json, *(_own_rule(*one) for one in _EXTRA), *_library_rules())
+
+
+def require_detectors() -> None:
+    """Insist on the shapes of detect-secrets, without which a checkpoint is not searched well enough.
 
     Raises:
         MissingExtra: detect-secrets is not installed.
     """
-    basic = Rule(name="Basic header", literals=("asic ", "ASIC "), patterns=(_BASIC,), finds=_is_basic_header)
-    return (basic, *(_own_rule(*one) for one in _EXTRA), *(_library_rule(*one) for one in _DETECTORS))
+    if not _library_rules():
+        raise MissingExtra("checkpoints are searched for secrets: pip install 'counterfoil[langgraph]'")
 
 
 def is_secret_name(name: str) -> bool:
@@ -155,8 +193,8 @@ def redact_text(text: str) -> str:
     """Replace every recognised credential in a text by `[redacted]`."""
     for rule in _candidates(text):
         if rule.finds(text):
-            for pattern in rule.patterns:
-                text = pattern.sub(REDACTED, text)
+            text = rule.redact(text)
+    text = _WRAPPED.sub(lambda found: REDACTED if _in_base64(found[0]) else found[0], text)
     text = _BASE64.sub(lambda found: REDACTED if _in_base64(found[0]) else found[0], text)
     return _ASSIGNED.sub(_redact_assigned, text)
 
@@ -181,7 +219,11 @@ def _literals() -> tuple[tuple[str, Rule], ...]:
 
 
 def _in_base64(text: str) -> str | None:
-    if len(text) > _DECODED or not _BASE64.fullmatch(text) or (decoded := _decoded(text)) is None:
+    if len(text) > _DECODED:
+        return None
+    if not _BASE64.fullmatch(text):
+        text = _BREAKS.sub("", text) if _WRAPPED.fullmatch(text.strip()) else ""
+    if not text or (decoded := _decoded(text)) is None:
         return None
     found = next((rule.name for rule in _candidates(decoded) if rule.finds(decoded)), None)
     return f"{found}, in base64" if found else None
@@ -194,6 +236,7 @@ def _is_basic_header(text: str) -> bool:
 
 def _decoded(text: str) -> str | None:
     body = text.rstrip("=").replace("-", "+").replace("_", "/")
+    body = body[:-1] if len(body) % 4 == 1 else body  # it was cut off
     try:
         return base64.b64decode(body + "=" * (-len(body) % 4)).decode()
     except (binascii.Error, UnicodeDecodeError):
@@ -204,23 +247,45 @@ def _redact_assigned(found: re.Match[str]) -> str:
     return f"{found[1]}{found[2]}{REDACTED}" if is_secret_name(found[1]) else found[0]
 
 
+def _is_in_json(text: str) -> bool:
+    return any(is_secret_name(found[2]) for found in _IN_JSON.finditer(text))
+
+
+def _redact_in_json(text: str) -> str:
+    return _IN_JSON.sub(lambda found: f"{found[1]}{REDACTED}" if is_secret_name(found[2]) else found[0], text)
+
+
+def _rule(
+    name: str, literals: tuple[str, ...], patterns: tuple[re.Pattern[str], ...], finds: Callable[[str], bool]
+) -> Rule:
+    def redact(text: str) -> str:
+        for pattern in patterns:
+            text = pattern.sub(REDACTED, text)
+        return text
+
+    return Rule(name=name, literals=literals, finds=finds, redact=redact)
+
+
 def _own_rule(name: str, pattern: str, literals: tuple[str, ...]) -> Rule:
     compiled = re.compile(pattern)
-    return Rule(
-        name=name, literals=literals, patterns=(compiled,), finds=lambda text: compiled.search(text) is not None
-    )
+    return _rule(name, literals, (compiled,), lambda text: compiled.search(text) is not None)
+
+
+@lru_cache(maxsize=1)
+def _library_rules() -> tuple[Rule, ...]:
+    """Return the shapes of detect-secrets, which is imported here and nowhere else, or none without it."""
+    try:
+        return tuple(_library_rule(*one) for one in _DETECTORS)
+    except ImportError:
+        return ()
 
 
 def _library_rule(module: str, cls: str, literals: tuple[str, ...]) -> Rule:
-    try:
-        plugins: Any = importlib.import_module(f"detect_secrets.plugins.{module}")
-    except ImportError as error:
-        raise MissingExtra("checkpoints are searched for secrets: pip install 'counterfoil[langgraph]'") from error
+    plugins: Any = importlib.import_module(f"detect_secrets.plugins.{module}")
     detector = getattr(plugins, cls)()
-    patterns = tuple(detector.denylist)
-    return Rule(
-        name=detector.secret_type,
-        literals=literals,
-        patterns=patterns,
-        finds=lambda text: next(iter(detector.analyze_string(text)), None) is not None,
+    return _rule(
+        detector.secret_type,
+        literals,
+        tuple(detector.denylist),
+        lambda text: next(iter(detector.analyze_string(text)), None) is not None,
     )
