@@ -2,7 +2,7 @@
 
 import sqlite3
 from collections.abc import Iterator, Mapping
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any
 
@@ -75,7 +75,7 @@ def test_scripts_pass_exactly_the_parameters_of_their_statements(
     scenario: Scenario, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     called: list[tuple[str, frozenset[str], frozenset[str]]] = []
-    call = Runner._call  # noqa: SLF001
+    call = Runner._call
 
     def note(self: Runner, connection: sqlite3.Connection, name: str, params: Mapping[str, Any]) -> Any:
         called.append((name, self.statements[name].params - {"now"}, frozenset(params)))
@@ -159,8 +159,47 @@ def test_the_loan_ends_with_the_body(connection: sqlite3.Connection) -> None:
 
 
 def test_a_body_that_ends_the_transaction_behind_the_guard_is_told(connection: sqlite3.Connection) -> None:
+    def body(tx: GuardedConnection) -> None:
+        tx.execute("insert into t values (1)")
+        with suppress(sqlite3.IntegrityError):
+            tx.execute("insert or rollback into t values (1)")
+
     with pytest.raises(GuardedTransaction, match="ended the transaction"):
-        run(connection, lambda tx: tx.execute("select 1").connection.rollback())
+        run(connection, body)
+
+
+@pytest.mark.parametrize("name", ["connection", "execute", "executemany", "executescript", "row_factory", "close"])
+def test_a_result_leads_neither_to_the_connection_nor_to_other_statements(
+    connection: sqlite3.Connection, name: str
+) -> None:
+    guarded = GuardedConnection(connection)
+    insert = "insert into t values (?)"
+    for result in (guarded.execute("select 1"), guarded.executemany(insert, [(1,), (2,)])):
+        with pytest.raises(GuardedTransaction, match=name):
+            getattr(result, name)
+
+
+def test_a_result_has_rows_and_counts(connection: sqlite3.Connection) -> None:
+    guarded = GuardedConnection(connection)
+    many = guarded.executemany("insert into t values (?)", [(n,) for n in range(5)])
+    assert many.rowcount == 5
+    assert guarded.execute("insert into t values (5)").lastrowid == 6
+    found = guarded.execute("select n from t order by n")
+    assert [column[0] for column in found.description] == ["n"]
+    assert (found.fetchone(), found.fetchmany(), found.fetchmany(2)) == ((0,), [(1,)], [(2,), (3,)])
+    assert (next(found), list(found), found.fetchone(), found.fetchall()) == ((4,), [(5,)], None, [])
+
+
+def test_a_result_has_the_rows_that_the_connection_makes(connection: sqlite3.Connection) -> None:
+    connection.row_factory = sqlite3.Row
+    assert GuardedConnection(connection).execute("select 7 as n").fetchone()["n"] == 7
+
+
+@pytest.mark.parametrize("use", [lambda kept: kept.fetchone(), lambda kept: kept.fetchall(), list])
+def test_a_result_is_read_before_the_loan_ends(connection: sqlite3.Connection, use: Any) -> None:
+    kept = run(connection, lambda tx: tx.execute("select 1"))
+    with pytest.raises(GuardedTransaction, match="after it had returned"):
+        use(kept)
 
 
 def test_a_body_cannot_go_on_after_a_statement_undid_the_whole_transaction(connection: sqlite3.Connection) -> None:

@@ -113,31 +113,92 @@ class GuardedConnection:
         """End the loan: the effect's transaction is over."""
         self._connection = None
 
-    def execute(self, sql: str, parameters: Any = (), /) -> sqlite3.Cursor:
+    def execute(self, sql: str, parameters: Any = (), /) -> GuardedCursor:
         """Execute one statement inside the transaction."""
-        return self._open(sql).execute(sql, parameters)
+        return GuardedCursor(self, self._open(sql).execute(sql, parameters))
 
-    def executemany(self, sql: str, parameters: Iterable[Any], /) -> sqlite3.Cursor:
+    def executemany(self, sql: str, parameters: Iterable[Any], /) -> GuardedCursor:
         """Execute one statement for each set of parameters inside the transaction."""
-        return self._open(sql).executemany(sql, parameters)
+        return GuardedCursor(self, self._open(sql).executemany(sql, parameters))
 
-    def _open(self, sql: str) -> sqlite3.Connection:
+    def lent(self) -> sqlite3.Connection:
+        """Return the connection while the loan lasts.
+
+        Raises:
+            GuardedTransaction: the effect has returned.
+        """
         if self._connection is None:
             raise GuardedTransaction("A transactional effect used its transaction after it had returned.")
+        return self._connection
+
+    def _open(self, sql: str) -> sqlite3.Connection:
+        connection = self.lent()
         if _FORBIDDEN.match(sql):
             raise GuardedTransaction(
                 "A transactional effect may not begin, end or leave the transaction that it was given."
                 " Counterfoil commits its rows together with the receipt; raise an exception to roll both back."
             )
-        if not self._connection.in_transaction:
+        if not connection.in_transaction:
             raise GuardedTransaction(
                 "A transactional effect went on after one of its statements had undone the whole transaction (as INSERT"
                 " OR ROLLBACK and a full disk do). Let the error of that statement end the effect."
             )
-        return self._connection
+        return connection
 
     def __getattr__(self, name: str) -> Any:
         """Refuse everything else that a connection can do."""
         raise GuardedTransaction(
             f"A transactional effect may not use {name!r} of its transaction; it can execute and executemany."
+        )
+
+
+class GuardedCursor:
+    """What a statement inside the transaction returned: its rows and counts, and no way to the connection."""
+
+    def __init__(self, guard: GuardedConnection, cursor: sqlite3.Cursor) -> None:
+        self._guard = guard
+        self._cursor = cursor
+
+    def fetchone(self) -> Any:
+        """Return the next row, or None."""
+        return self._lent().fetchone()
+
+    def fetchmany(self, size: int = 1) -> list[Any]:
+        """Return the next rows, no more than `size`."""
+        return self._lent().fetchmany(size)
+
+    def fetchall(self) -> list[Any]:
+        """Return the remaining rows."""
+        return self._lent().fetchall()
+
+    def __iter__(self) -> GuardedCursor:
+        return self
+
+    def __next__(self) -> Any:
+        return next(self._lent())
+
+    @property
+    def description(self) -> Any:
+        """Return the names of the columns, as the DB-API lays them out."""
+        return self._cursor.description
+
+    @property
+    def rowcount(self) -> int:
+        """Return how many rows were changed."""
+        return self._cursor.rowcount
+
+    @property
+    def lastrowid(self) -> int | None:
+        """Return the id of the last inserted row."""
+        return self._cursor.lastrowid
+
+    def _lent(self) -> sqlite3.Cursor:
+        self._guard.lent()
+        return self._cursor
+
+    def __getattr__(self, name: str) -> Any:
+        """Refuse everything else that a cursor can do."""
+        raise GuardedTransaction(
+            f"A transactional effect may not use {name!r} of a statement's result; it can fetch and iterate rows, and"
+            " read description, rowcount and lastrowid."
         )
