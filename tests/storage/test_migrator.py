@@ -18,6 +18,7 @@ from counterfoil.storage import migrator
 from counterfoil.storage.migrator import Migration, Migrator, migrations, plain_sql, statements
 from counterfoil.testing.crash import SimulatedCrash
 
+DELETE = "begin delete from counterfoil_operation; end"
 NEXT = Migration(number=2, name="added", sql="create table counterfoil_added (id integer primary key) strict;\n")
 
 
@@ -105,6 +106,13 @@ def test_a_newer_database_is_refused_untouched(url: str) -> None:
         ("alter table counterfoil_case add column note text", "counterfoil_case"),
         ("drop index counterfoil_case_open", "counterfoil_case_open"),
         ("drop table counterfoil_mint", "counterfoil_mint"),
+        (f"create trigger tidy after update on counterfoil_operation {DELETE}", "tidy"),
+        (f"create trigger tidy after insert on COUNTERFOIL_Operation {DELETE}", "tidy"),
+        (f"create trigger counterfoil_operation before delete on counterfoil_case {DELETE}", "counterfoil_operation"),
+        ("create unique index one_each on counterfoil_operation (effect)", "one_each"),
+        ("create index named on counterfoil_operation (effect collate rtrim)", "named"),
+        ("create index totals on counterfoil_operation (json_extract(receipt, '$.total'))", "totals"),
+        ("create index big on counterfoil_operation (effect) where json_extract(receipt, '$.n') > 1", "big"),
         ("update counterfoil_migration set digest = 'other'", "initial"),
     ],
 )
@@ -113,6 +121,20 @@ def test_an_altered_database_is_refused_with_the_name_of_what_differs(url: str, 
     execute(url, change)
     with pytest.raises(SchemaAltered, match=rf"in {named}\b"):
         Counterfoil.open(url)
+
+
+def test_what_cannot_act_on_our_rows_is_let_be(url: str) -> None:
+    make(url)
+    for sql in (
+        "create index by_effect on counterfoil_operation (effect, created_at desc)",
+        "create view counterfoil_totals as select count(*) as n from counterfoil_operation",
+        "create table counterfoil_notes (n integer unique)",
+        f"create trigger own after insert on counterfoil_notes {DELETE}",
+        "create table seat (n integer unique)",
+        f"create trigger own_too after insert on seat {DELETE}",
+    ):
+        execute(url, sql)
+    make(url)
 
 
 def test_every_refusal_is_a_schema_mismatch() -> None:

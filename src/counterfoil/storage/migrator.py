@@ -13,9 +13,15 @@ from counterfoil.errors import SchemaAltered, SchemaNewer, SchemaOutdated
 from counterfoil.storage.script import Row, Script, all_rows, ddl, one_row
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Sequence
+    from collections.abc import Collection, Mapping, Sequence
 
 _FILE = re.compile(r"(\d{4})_(\w+)\.sql")
+_HARMLESS = re.compile(r"create index [^(]+\((?:(?!\bcollate\b)[^()])*\)", re.IGNORECASE)
+"""What may stand beside our definitions: an index of plain columns, which can neither refuse nor change a row.
+
+A unique one refuses rows; one over an expression, with a condition or with a collation may fail on a row; a trigger
+does anything.
+"""
 _TABLE = """create table counterfoil_migration (
   number integer primary key,
   name text not null,
@@ -142,8 +148,11 @@ class Migrator:
 
     def _differing(self) -> Script[list[str]]:
         rows = yield from all_rows("list_schema")
-        real = {row["name"]: squeeze(row["sql"]) for row in rows}
-        return sorted(name for name, sql in expected_schema(self.dialect).items() if real.get(name) != sql)
+        expected = expected_schema(self.dialect)
+        real = {squeeze(row["sql"]) for row in rows}
+        gone = {name for name, sql in expected.items() if sql not in real}
+        ours = [row for row in rows if row["tbl_name"].lower() in expected]
+        return sorted(gone | {row["name"] for row in ours if _is_foreign(row, expected)})
 
     def _refuse(self, status: Status) -> None:
         newest = migrations(self.dialect)[-1].number
@@ -157,6 +166,12 @@ class Migrator:
                 f"The database {self.path} differs from what its migrations make, in {', '.join(status.differing)}."
                 " Nothing was written. Compare with: counterfoil db status; restore the definitions or the database."
             )
+
+
+def _is_foreign(row: Row, expected: Mapping[str, str]) -> bool:
+    """Say whether something that we did not make could act on our rows."""
+    sql = squeeze(row["sql"])
+    return sql not in expected.values() and not _HARMLESS.fullmatch(sql)
 
 
 def _altered(row: Row, known: Migration | None) -> bool:

@@ -18,9 +18,9 @@ values (:number, :name, :digest, {now})
 returning number;
 
 -- name: list_schema
--- Read the definitions of our tables and indexes as the database holds them.
-select name, sql
+-- Read the definitions of our tables, and of whatever indexes and triggers are on them, as the database holds them.
+select name, tbl_name, sql
 from sqlite_master
-where name like 'counterfoil~_%' escape '~'
+where tbl_name like 'counterfoil~_%' escape '~'
   and sql is not null
 order by name;
