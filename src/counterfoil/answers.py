@@ -31,8 +31,10 @@ from counterfoil.errors import (
     OperationInProgress,
     OperationParked,
     OperationQueued,
+    OutcomeNotStored,
     OutcomeUnknown,
     Retry,
+    StoreError,
     UsageError,
 )
 from counterfoil.storage import rows
@@ -108,6 +110,17 @@ def not_sent(key: OperationKey, cause: BaseException | None) -> EffectNotSent:
     why = f" ({type(cause).__module__}.{type(cause).__qualname__})" if cause is not None else ""
     return EffectNotSent(
         f"Operation {key} provably did not happen in this try{why}. Calling perform again is safe.", **_facts(key)
+    )
+
+
+def not_stored(key: OperationKey, result: object, error: StoreError) -> OutcomeNotStored:
+    """Tell a caller that its effect ended, but that the database did not take the outcome."""
+    return OutcomeNotStored(
+        f"The effect of operation {key} ended ({type(result).__name__.lower()}), but its outcome could not be stored:"
+        f" {error} When the claim's lease is over, the operation counts as unknown and is looked up or decided by a"
+        " person; it is not sent again on a guess. What the effect returned is in this error's `result`: keep it.",
+        **_facts(key),
+        result=getattr(result, "value", None),
     )
 
 

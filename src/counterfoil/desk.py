@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from counterfoil.activity import Activity
 from counterfoil.core.durations import milliseconds
 from counterfoil.core.templates import validate_id
 from counterfoil.drivers.probes import Probe, no_probe
@@ -41,6 +42,16 @@ class Desk:
     heartbeats: Heartbeats = field(default_factory=Heartbeats)
     holder: str = field(default_factory=holder_name)
     entries: itertools.count[int] = field(default_factory=itertools.count)
+    activity: Activity = field(init=False)
+
+    def __post_init__(self) -> None:
+        """Keep a list of who is at work, by the names of this desk's holders."""
+        object.__setattr__(self, "activity", Activity(self.holder))
+
+    def wait_until_idle(self, seconds: float) -> None:
+        """Wait for the entries that are under way; in a forked child they are the parent's."""
+        if not self.store.writer.forked:
+            self.activity.wait_until_idle(seconds)
 
     def job(self, effect: Effect[Any], given: Mapping[str, Any], trusted: Trusted, origin: Origin) -> Job:
         """Check the arguments and make one entry into `perform`.

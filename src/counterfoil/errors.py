@@ -357,6 +357,15 @@ class OutcomeUnknown(OperationError):
     case_id: str | None
 
 
+class OutcomeNotStored(OperationError):
+    """The effect ended, but the database did not take its outcome; `result` holds what it returned."""
+
+    code = "outcome-not-stored"
+    retry = Retry.AFTER_RECONCILE
+    exit = Exit.OUTCOME_UNKNOWN
+    result: Any
+
+
 class EffectNotSent(OperationError):
     """The effect provably did not happen; the same call may be made again."""
 

@@ -34,6 +34,8 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 NOWHERE = Origin()
+CLOSE_WAIT_S = 30.0
+"""How long close waits for effects that are under way: their results would be lost."""
 DEFAULT_WAIT = "5s"
 """How long a caller waits for another one that performs the same operation."""
 
@@ -43,7 +45,7 @@ class Counterfoil:
 
     def __init__(self, desk: Desk) -> None:
         self.desk = desk
-        self._runner = Runner(desk.store, desk.heartbeats)
+        self._runner = Runner(desk.store, desk.heartbeats, desk.activity)
 
     @classmethod
     def open(
@@ -101,7 +103,12 @@ class Counterfoil:
         return Reviews(self.desk.store)
 
     def close(self) -> None:
-        """Stop the heartbeats, close the resources that were made, and close the database."""
+        """Wait for what is being performed, close the resources that were made, and close the database.
+
+        An effect that takes longer than half a minute is left alone: its outcome counts as unknown.
+        """
+        refuse_nested("close")
+        self.desk.wait_until_idle(CLOSE_WAIT_S)
         self.desk.heartbeats.close()
         close_all(self.desk.resources.drain())
         self.desk.async_store.retire()
@@ -163,7 +170,8 @@ class Counterfoil:
         job = self.desk.job(effect, arguments, trusted, origin)
         if effect.facts.transactional:
             return self._transactional(job)
-        return self._runner.run(perform(job), wait_ms=self.desk.wait_ms)
+        with self.desk.activity.entry(job.request.holder):
+            return self._runner.run(perform(job), wait_ms=self.desk.wait_ms)
 
     def verify(
         self,

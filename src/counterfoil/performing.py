@@ -15,7 +15,7 @@ from counterfoil.core.outcomes import classify
 from counterfoil.core.states import AttemptOutcome
 from counterfoil.core.unknown import AskProvider, Resend
 from counterfoil.effects import REGISTRY, Bound, Effect, EffectCall, answer_type
-from counterfoil.errors import CommitUnknown, InvalidLookupAnswer
+from counterfoil.errors import CommitUnknown, InvalidLookupAnswer, StoreError, StoreUnavailable
 from counterfoil.model import CannotTell, Found, LookupAnswer, NotSent, OperationKey, Receipt, Refused
 from counterfoil.storage import rows
 from counterfoil.storage.scripts import ledger
@@ -35,6 +35,10 @@ from counterfoil.storage.scripts.moves import Outcome
 if TYPE_CHECKING:
     from counterfoil.storage.script import Maker, Row
 
+LOST_COMMITS = 2
+"""Commits of a claim that may fail in one entry before the database is held to be out of order."""
+SETTLE_TRIES = 3
+"""Each waits for the database's lock as long as any write does: half a minute in all."""
 ERROR_TEXT = 500
 """Characters kept of a message that an effect's author wrote for a refusal."""
 SEARCHED_TEXT = 20 * ERROR_TEXT
@@ -129,6 +133,7 @@ class Job:
     asked: bool = False
     attempted: bool = False
     error: BaseException | None = None
+    lost_commits: int = 0
 
     @property
     def key(self) -> OperationKey:
@@ -211,22 +216,37 @@ def _claimable(job: Job, seen: object) -> bool:
 def _claim(job: Job) -> Protocol[Any]:
     try:
         return (yield Write(lambda: ledger.claim(job.request)))
-    except CommitUnknown:
-        return (yield Read(lambda: ledger.find_claim(job.request)))
+    except CommitUnknown as error:
+        return (yield from _find_claim(job, error))
 
 
 def _claim_resend(job: Job, version: int) -> Protocol[Any]:
     try:
         return (yield Write(lambda: ledger.claim_resend(job.request, version)))
-    except CommitUnknown:
-        return (yield Read(lambda: ledger.find_claim(job.request)))
+    except CommitUnknown as error:
+        return (yield from _find_claim(job, error))
+
+
+def _find_claim(job: Job, lost: CommitUnknown) -> Protocol[Any]:
+    """Look up whether a claim took effect whose COMMIT nobody heard of; if not, the database could not do its work.
+
+    One that did not is claimed again, but not without end: where the disk is full that would go round for ever.
+    """
+    seen = yield Read(lambda: ledger.find_claim(job.request))
+    job.lost_commits += 1
+    if _claimable(job, seen) and job.lost_commits > LOST_COMMITS:
+        raise StoreUnavailable(
+            f"Operation {job.key} could not be claimed: the database failed to commit, and the claim is not in it."
+            " Nothing was sent. Check the free disk space, then call again."
+        ) from lost
+    return seen
 
 
 def _attempt(job: Job, granted: Granted) -> Protocol[Any]:
     """Run the effect once and settle; what did not succeed goes back to be looked at."""
     job.attempted = True
     result: Result = yield from _run(job, granted)
-    settled = yield from _settle(settling(job, granted, result))
+    settled = yield from _settle(job, settling(job, granted, result), result)
     job.error = None if isinstance(result, Returned) else result.error
     if isinstance(result, NeverStarted) or not isinstance(job.error, Exception | None):
         _raise_own(job.error)
@@ -264,14 +284,20 @@ def _raise_own(error: BaseException | None) -> None:
         raise error
 
 
-def _settle(maker: Maker[Any]) -> Protocol[Settled | Late]:
-    """Settle; a COMMIT nobody heard of is looked up by running the guarded write again, which then changes nothing."""
-    settled: Settled | Late
-    try:
-        settled = yield Write(maker)
-    except CommitUnknown:
-        settled = yield Write(maker)
-    return settled
+def _settle(job: Job, maker: Maker[Any], result: Result) -> Protocol[Settled | Late]:
+    """Settle, trying again where the database is busy: what is known now is known here alone.
+
+    A COMMIT nobody heard of is looked up by running the guarded write again, which then changes nothing.
+    """
+    for left in reversed(range(SETTLE_TRIES)):
+        try:
+            settled: Settled | Late = yield Write(maker)
+        except StoreError as error:
+            if not left:
+                raise answers.not_stored(job.key, result, error) from error
+        else:
+            return settled
+    raise LookupError("unreachable: the last try returns or raises")
 
 
 def outcome_of(effect: Effect[Any], result: Result) -> Outcome:

@@ -8,12 +8,12 @@ import random
 import threading
 import time
 from contextlib import contextmanager
+from contextvars import copy_context
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, assert_never
 
 from counterfoil.active import inside
 from counterfoil.errors import AsyncEffectInSync, UsageError
-from counterfoil.liveness import is_dead
 from counterfoil.model import CannotTell, NotSent
 from counterfoil.performing import (
     AskLiveness,
@@ -34,6 +34,7 @@ from counterfoil.storage.scripts import leases
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Iterator
 
+    from counterfoil.activity import Activity
     from counterfoil.heartbeats import Heartbeats
     from counterfoil.storage.store import AsyncStore, Store
 
@@ -136,9 +137,10 @@ class Feed(Generic[T]):
 class Runner:
     """Runs the protocol for a blocking caller."""
 
-    def __init__(self, store: Store, heartbeats: Heartbeats) -> None:
+    def __init__(self, store: Store, heartbeats: Heartbeats, activity: Activity) -> None:
         self._store = store
         self._heartbeats = heartbeats
+        self._activity = activity
 
     def run(self, protocol: Protocol[T], *, wait_ms: int) -> T:
         """Consume the steps to the end."""
@@ -165,7 +167,7 @@ class Runner:
             case RunLookup():
                 return self._lookup(step)
             case AskLiveness(holder):
-                return is_dead(holder)
+                return self._activity.is_gone(holder)
             case Pause():
                 return self._pause(entry.waiting)
             case _:
@@ -186,6 +188,10 @@ class Runner:
 
 def call_effect(step: RunEffect) -> Result:
     """Call a blocking effect; whatever it raises is its result."""
+    return copy_context().run(_call_marked, step)  # so that no interrupt can leave the mark in the caller's context
+
+
+def _call_marked(step: RunEffect) -> Result:
     with inside(f"effect {step.effect.name}"):
         try:
             return Returned(_plain(step, step.effect.function(step.call, **step.arguments)))
@@ -195,12 +201,12 @@ def call_effect(step: RunEffect) -> Result:
 
 def _plain(step: RunEffect, value: Any) -> Any:
     """Refuse a coroutine in place of a result: a function that hides one is not known to be async."""
-    if not inspect.iscoroutine(value):
+    if not inspect.iscoroutine(value) and not inspect.isgenerator(value):
         return value
     value.close()
     raise AsyncEffectInSync(
-        f"The effect {step.effect.name} returned a coroutine that nobody awaits. Declare it with async def, also where"
-        " a decorator wraps it."
+        f"The effect {step.effect.name} returned a {type(value).__name__} that nobody runs. Declare it with async"
+        " def, also where a decorator wraps it, and return the result instead of yielding it."
     )
 
 
@@ -234,10 +240,11 @@ def beating(heartbeats: Heartbeats, store: Store, step: RunEffect) -> Iterator[N
 class AsyncRunner:
     """Runs the protocol for a caller on an event loop; a cancelled caller's outcome is recorded all the same."""
 
-    def __init__(self, store: AsyncStore, blocking: Store, heartbeats: Heartbeats) -> None:
+    def __init__(self, store: AsyncStore, blocking: Store, heartbeats: Heartbeats, activity: Activity) -> None:
         self._store = store
         self._blocking = blocking
         self._heartbeats = heartbeats
+        self._activity = activity
 
     async def run(self, protocol: Protocol[T], *, wait_ms: int) -> T:
         """Consume the steps to the end; transactions are finished even when the caller is cancelled meanwhile."""
@@ -278,7 +285,7 @@ class AsyncRunner:
             case RunLookup():
                 return await self._lookup(step)
             case AskLiveness(holder):
-                return is_dead(holder)
+                return self._activity.is_gone(holder)
             case Pause():
                 if (pause := waiting.next()) is not None:
                     await asyncio.sleep(pause)

@@ -35,7 +35,7 @@ PUBLIC = "<public>"  # counterfoil/__init__.py itself
 
 FACADES = layer(
     *("ledger", "outbox", "approvals", "workflows", "reconcile", "aio"),
-    *("effects", "resources", "active", "answers", "config", "desk", "heartbeats", "joining", "performing", "runners"),
+    *("effects", "resources", "active", "activity", "answers", "config", "desk", "heartbeats", "joining", "performing", "runners"),
     "liveness",
     *("rebuilding", "verifying"),
     *("operations", "reviews", "reviewing"),

@@ -40,7 +40,7 @@ def shuffled(value: Any, chance: random.Random) -> Any:
 
 
 SAME: dict[str, Any] = {
-    **{f"reordered-{seed}": shuffled(ORDER, random.Random(seed)) for seed in range(5)},  # noqa: S311 - no secret
+    **{f"reordered-{seed}": shuffled(ORDER, random.Random(seed)) for seed in range(5)},
     "other spacing": json.loads(json.dumps(ORDER, indent=7)),
     "a model": Order(**ORDER),
     "a dataclass inside": {**ORDER, "lines": [Line("x", 1), Line("y", 2)]},

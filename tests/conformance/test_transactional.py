@@ -109,7 +109,7 @@ FORBIDDEN = ["commit", "rollback", " /* x */ COMMIT", "begin", "end", "attach 'x
 @pytest.mark.parametrize("sql", FORBIDDEN)
 def test_the_transaction_may_not_be_ended_from_inside(booking: Subject, sql: str) -> None:
     def misuse(tx: Any) -> None:
-        guarded = tx._guarded if hasattr(type(tx), "_do") else tx  # noqa: SLF001 - the awaiting twin's own guard
+        guarded = tx._guarded if hasattr(type(tx), "_do") else tx
         guarded.execute(sql)
 
     with pytest.raises(GuardedTransaction):

@@ -95,7 +95,7 @@ class Waiting(deque[Unit]):
 
 def watch_queue(store: SqliteStore) -> Waiting:
     queue = Waiting()
-    store.writer._queue = queue  # noqa: SLF001 - the only way to know who waits without sleeping
+    store.writer._queue = queue
     return queue
 
 

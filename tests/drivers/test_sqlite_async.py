@@ -114,7 +114,7 @@ def test_a_loop_that_closes_meanwhile_does_not_hurt_the_writer(tmp_path: Path) -
     gate.open()
     blocking.write(add(1))
     assert numbers(blocking) == [0, 1]
-    task._log_destroy_pending = False  # type: ignore[attr-defined]  # noqa: SLF001 - the point of this test
+    task._log_destroy_pending = False  # type: ignore[attr-defined]
     task.get_coro().close()
     asyncio.run(store.close())
 
@@ -232,6 +232,6 @@ def test_a_loop_that_closes_under_an_async_body_gives_the_writer_back(tmp_path: 
     blocking.write(add(2))
     assert numbers(blocking) == [2]
     for left in {task, *pending}:
-        left._log_destroy_pending = False  # type: ignore[attr-defined]  # noqa: SLF001 - the point of this test
+        left._log_destroy_pending = False  # type: ignore[attr-defined]
         left.get_coro().close()
     asyncio.run(store.close())

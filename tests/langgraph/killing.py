@@ -247,7 +247,7 @@ def at_random(folder: Path, variant: str, times: int) -> list[dict[str, Any]]:
     took = time.monotonic() - began
     runs: list[dict[str, Any]] = [{"point": "undisturbed", "killed": False, "torn": [], **run}]
     for number in range(times):
-        after = random.uniform(0.001, took)  # noqa: S311 - a moment, no secret
+        after = random.uniform(0.001, took)
         runs.append({"point": f"{after:.4f}s", **killed(folder / str(number), variant, _dying_after(variant, after))})
     return runs
 

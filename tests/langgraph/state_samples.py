@@ -140,7 +140,7 @@ def _order() -> Order:
 
 def _customer() -> Customer:
     customer = Customer(name="Ada", since=dt.date(2020, 1, 2), tags={"a"}, more=[1, (2,)])  # type: ignore[call-arg]
-    customer._seen = 7  # noqa: SLF001  # private attributes are stored too
+    customer._seen = 7  # private attributes are stored too
     assert customer.initials == "A"
     return customer
 

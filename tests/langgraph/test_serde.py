@@ -1,4 +1,4 @@
-# ruff: noqa: SLF001  # the two passes are compared with each other
+# the two passes are compared with each other
 import collections
 import datetime as dt
 import io

@@ -101,7 +101,7 @@ def test_each_kind_is_numbered_apart_and_counted_together(provider: CountingProv
 
 def test_the_count_endpoint_totals_by_kind_key_request_and_tenant(provider: CountingProvider) -> None:
     provider.post("mails", {"request_id": "r-1", "tenant": "A"}, key="k-1")
-    counts = provider._ask("/count")  # noqa: SLF001 - the wire format is documented for other clients
+    counts = provider._ask("/count")
 
     assert counts["total"] == counts["received"] == 1
     assert counts["kinds"] == {"mails": 1}
@@ -112,7 +112,7 @@ def test_the_count_endpoint_totals_by_kind_key_request_and_tenant(provider: Coun
 
 
 def test_a_malformed_body_is_refused_and_not_accepted(provider: CountingProvider) -> None:
-    reply = provider._send("POST", "/tickets", ["no object"], {}, 5)  # noqa: SLF001 - post() sends no such thing
+    reply = provider._send("POST", "/tickets", ["no object"], {}, 5)
 
     assert (reply.status, reply.body["accepted"]) == (400, False)
     assert provider.count() == 0

@@ -13,7 +13,7 @@ from counterfoil.config import database_url
 from counterfoil.desk import Desk, check_effect, open_desk
 from counterfoil.drivers.sqlite_async import on_loop
 from counterfoil.errors import CommitUnknown
-from counterfoil.ledger import DEFAULT_WAIT, NOWHERE, encoding, transactional_body, transactional_receipt
+from counterfoil.ledger import CLOSE_WAIT_S, DEFAULT_WAIT, NOWHERE, encoding, transactional_body, transactional_receipt
 from counterfoil.model import Origin, Receipt, Trusted
 from counterfoil.performing import Job, perform
 from counterfoil.resources import Resources, close_all
@@ -40,7 +40,7 @@ class AsyncCounterfoil:
     def __init__(self, desk: Desk) -> None:
         self.desk = desk
         self.store = desk.async_store
-        self._runner = AsyncRunner(self.store, desk.store, desk.heartbeats)
+        self._runner = AsyncRunner(self.store, desk.store, desk.heartbeats, desk.activity)
 
     @classmethod
     def open(
@@ -81,7 +81,9 @@ class AsyncCounterfoil:
         return AsyncReviews(self.store)
 
     async def close(self) -> None:
-        """Stop the heartbeats, close the resources that were made, and close the database."""
+        """Wait for what is being performed, close the resources that were made, and close the database."""
+        refuse_nested("close")
+        await asyncio.to_thread(self.desk.wait_until_idle, CLOSE_WAIT_S)
         await asyncio.to_thread(self.desk.heartbeats.close)
         for resource in close_all(self.desk.resources.drain()):
             await resource.aclose()
@@ -120,7 +122,8 @@ class AsyncCounterfoil:
         job = self.desk.job(effect, arguments, trusted, origin)
         if effect.facts.transactional:
             return await self._transactional(job)
-        return await self._runner.run(perform(job), wait_ms=self.desk.wait_ms)
+        with self.desk.activity.entry(job.request.holder):
+            return await self._runner.run(perform(job), wait_ms=self.desk.wait_ms)
 
     async def verify(
         self,
@@ -229,6 +232,7 @@ def _body(job: Job) -> Any:
 
     async def effect(transaction: Any) -> Any:
         with inside(f"effect {job.effect.name}"):
-            return await job.effect.function(transaction, **job.bound.arguments)
+            async with asyncio.timeout(job.effect.facts.time_limit / 1000):  # it holds the writer that others wait for
+                return await job.effect.function(transaction, **job.bound.arguments)
 
     return on_loop(asyncio.get_running_loop(), effect)

@@ -11,7 +11,8 @@ from counterfoil.errors import NetworkFilesystem
 # WAL needs memory shared by all who have the file open, which no network file system offers (sqlite.org/wal.html).
 NETWORK_TYPES = frozenset(
     {"nfs", "nfs4", "cifs", "smb2", "smb3", "smbfs", "afs", "ceph", "glusterfs", "lustre", "ocfs2", "gfs2", "ncpfs",
-     "beegfs", "9p", "davfs", "fuse.sshfs", "fuse.glusterfs", "fuse.s3fs", "fuse.gcsfuse", "fuse.rclone",
+     "beegfs", "9p", "davfs", "gpfs", "vboxsf", "virtiofs", "fuse.smbnetfs", "fuse.blobfuse", "fuse.blobfuse2",
+     "fuse.mount-s3", "fuse.seaweedfs", "fuse.sshfs", "fuse.glusterfs", "fuse.s3fs", "fuse.gcsfuse", "fuse.rclone",
      "fuse.ceph", "fuse.davfs2", "fuse.goofys", "fuse.juicefs"}
 )  # fmt: skip
 _ESCAPE = re.compile(r"\\([0-7]{3})")

@@ -5,9 +5,10 @@ from __future__ import annotations
 import asyncio
 import queue
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from counterfoil.drivers.sqlite_writer import Unit
+from counterfoil.drivers.sqlite_writer import WAIT_S, Unit, busy
 from counterfoil.errors import StoreUnavailable
 
 if TYPE_CHECKING:
@@ -76,12 +77,22 @@ class AsyncSqliteStore:
         unit.notify = lambda: _tell(loop, ended)
         self.store.writer.submit(unit)
         try:
-            await ended.wait()
+            await self._wait(unit, ended)
         except asyncio.CancelledError:
             if not self.store.writer.withdraw(unit):
                 await _uncancelled(ended)
             raise
         return unit.answer()
+
+    async def _wait(self, unit: Unit, ended: asyncio.Event) -> None:
+        """Wait for a unit's end; one that nobody has begun for too long is taken back."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(WAIT_S):
+                await ended.wait()
+        if not ended.is_set():
+            if self.store.writer.withdraw(unit):
+                raise busy(self.path)
+            await ended.wait()
 
 
 def _tell(loop: asyncio.AbstractEventLoop, ended: asyncio.Event) -> None:

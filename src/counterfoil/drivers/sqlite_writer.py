@@ -10,9 +10,11 @@ from __future__ import annotations
 
 import os
 import sqlite3
+import sys
 import threading
 from collections import deque
 from dataclasses import dataclass
+from threading import get_ident
 from typing import TYPE_CHECKING, Any
 
 from counterfoil.drivers.probes import Point
@@ -28,6 +30,8 @@ if TYPE_CHECKING:
 
 BATCH = 64
 """Units in one transaction at the most: keeps the wait of the last one near the cost of one commit."""
+SLICE_S = 1.0
+"""How often a waiting caller looks whether the lead was lost; nobody needs that long between two steps of leading."""
 WAIT_S = 30.0
 """How long a caller waits for its turn; longer than the wait for another process's lock."""
 
@@ -72,16 +76,32 @@ class Unit:
         return self.result
 
 
+def busy(path: str) -> Busy:
+    """Tell a caller that another one's transaction kept the writer for too long."""
+    return Busy(
+        f"The writer of {path} was busy for {WAIT_S:.0f} s with another caller's transaction; nothing was written. Look"
+        " for a transactional effect that does not return."
+    )
+
+
 class Writer:
     """Serialises all writes of this process on one connection."""
 
-    def __init__(self, connect: Callable[[], sqlite3.Connection], runner: Runner, turns: Turns) -> None:
+    def __init__(
+        self,
+        connect: Callable[[], sqlite3.Connection],
+        runner: Runner,
+        turns: Turns,
+        check: Callable[[], None] = lambda: None,
+    ) -> None:
         self._connection = connect()
+        self._check = check
         self._runner = runner
         self._turns = turns
         self._mutex = threading.Lock()
         self._queue: deque[Unit] = deque()
         self._leading = False
+        self._leader: int | None = None
         self._committed = False
         self._closed = False
         self._stopping = False
@@ -97,14 +117,18 @@ class Writer:
         Raises:
             Busy: another caller's transaction kept the writer for longer than the wait; the unit was not run.
         """
-        leads = self._enqueue(unit)
-        while True:
-            if leads:
-                self._lead(unit)
-            if unit.done:
-                return unit.answer()
-            self._wait(unit)
-            leads, unit.leads = unit.leads, False
+        leads = self._enqueue(unit, leader=get_ident())
+        try:
+            while not unit.done:
+                if leads:
+                    self._lead(unit)
+                else:
+                    self._wait(unit)
+                    leads = self._accept(unit)
+        except BaseException:
+            self.withdraw(unit)  # what nobody waits for is not run, if it is not too late
+            raise
+        return unit.answer()
 
     def submit(self, unit: Unit) -> None:
         """Queue a unit for a caller that must not block; `unit.notify` is called when it is done."""
@@ -126,15 +150,15 @@ class Writer:
         """
         last = Unit(_nothing, transaction=False)
         try:
-            leads = self._enqueue(last, closing=True)
+            leads = self._enqueue(last, leader=get_ident(), closing=True)
         except StoreClosed:
             return
-        if leads:
-            self._lead(last)
-        else:
-            last.waking().wait()
-        if last.leads:
-            self._lead(last)
+        while not last.done:
+            if leads:
+                self._lead(last)
+            else:
+                last.waking().wait(SLICE_S)
+                leads = self._accept(last)
         self._stopping = True
         if self._thread is not None:
             self._thread_wake.release()
@@ -168,7 +192,7 @@ class Writer:
     def _wait(self, unit: Unit) -> None:
         """Wait until the unit is done or leads; take it back when that is interrupted or takes too long."""
         try:
-            woken = unit.waking().wait(WAIT_S)
+            woken = self._watch(unit)
         except BaseException:
             if not self.withdraw(unit):
                 unit.waking().wait()
@@ -176,10 +200,46 @@ class Writer:
             raise
         unit.waking().clear()
         if not woken and self.withdraw(unit):
-            raise Busy(
-                f"The writer of {self._runner.path} was busy for {WAIT_S:.0f} s with another caller's transaction;"
-                " nothing was written. Look for a transactional effect that does not return."
-            )
+            raise busy(self._runner.path)
+
+    def _watch(self, unit: Unit) -> bool:
+        """Wait for the unit in slices, taking a lead over that was lost; False if it took too long."""
+        lost = 0
+        for _ in range(int(WAIT_S / SLICE_S)):
+            if unit.waking().wait(SLICE_S):
+                return True
+            lost = lost + 1 if self._is_lost() else 0
+            if lost > 1 and self._take_over(unit):
+                return True
+        return False
+
+    def _is_lost(self) -> bool:
+        """Say whether nobody leads who should: a signal interrupted it where nothing could catch that."""
+        leader = self._leader
+        frame = sys._current_frames().get(leader) if leader is not None else None  # noqa: SLF001 - no other way to see it
+        while frame is not None:
+            if frame.f_code is Writer._lead.__code__:
+                return False
+            frame = frame.f_back
+        return self._leading
+
+    def _take_over(self, unit: Unit) -> bool:
+        """Make a waiting caller the leader in place of one that lost the lead."""
+        with self._mutex:
+            if not self._leading or unit not in self._queue:
+                return False
+            for waiting in self._queue:
+                waiting.leads = False
+            self._leader, unit.leads = None, True
+            return True
+
+    def _accept(self, unit: Unit) -> bool:
+        """Take the lead if it was given to this unit's caller."""
+        with self._mutex:
+            leads, unit.leads = unit.leads, False
+            if leads:
+                self._leader = get_ident()
+            return leads
 
     def _resign(self, unit: Unit) -> None:
         """Hand on a lead that was given to a caller just before it was interrupted; its unit is not run."""
@@ -192,17 +252,17 @@ class Writer:
 
     # --- the lead --------------------------------------------------------------------------------------------------
 
-    def _enqueue(self, unit: Unit, *, closing: bool = False) -> bool:
-        """Queue a unit; True if the caller now leads."""
+    def _enqueue(self, unit: Unit, *, leader: int | None = None, closing: bool = False) -> bool:
+        """Queue a unit; True if the caller now leads, which it also does if it had the lead and lost hold of it."""
         self.check_usable()  # before the mutex, too: in a forked child its holder does not exist
         with self._mutex:
             self.check_usable()
             self._closed = closing
             self._queue.append(unit)
-            if self._leading:
+            if self._leading and (leader is None or leader != self._leader):
                 unit.waking()  # before anyone can be done with it
                 return False
-            self._leading = True
+            self._leading, self._leader = True, leader
             return True
 
     def _lead(self, own: Unit | None) -> None:
@@ -234,6 +294,7 @@ class Writer:
     def _hand_on(self) -> None:
         """Give the lead to the first caller that waits, or to the thread if that caller cannot lead."""
         with self._mutex:
+            self._leader = None
             if not self._queue:
                 self._leading = False
                 return
@@ -256,7 +317,16 @@ class Writer:
             self._thread_wake.acquire()
             if self._stopping:
                 return
-            self._lead(None)
+            if self._accept_for_others():
+                self._lead(None)
+
+    def _accept_for_others(self) -> bool:
+        """Take the lead for callers that cannot, unless somebody took it over meanwhile."""
+        with self._mutex:
+            mine = self._leading and self._leader is None
+            if mine:
+                self._leader = get_ident()
+            return mine
 
     # --- one transaction -------------------------------------------------------------------------------------------
 
@@ -301,20 +371,27 @@ class Writer:
         self._runner.probe(Point.AFTER_COMMIT, "")
 
     def _take_turn(self, body: Callable[[], None]) -> None:
-        connection, path = self._connection, self._runner.path
         try:
-            connection.execute("begin immediate")
-        except sqlite3.Error as error:
-            raise from_sqlite(error, path) from error
-        try:
+            self._begin()
             body()
             self._runner.probe(Point.BEFORE_COMMIT, "")
             self._commit()
         except BaseException:
-            if connection.in_transaction:
-                connection.execute("rollback")
+            self._undo()
             raise
         self._committed = True
+
+    def _begin(self) -> None:
+        self._undo()  # what an interrupt left open just where nothing could catch it
+        self._check()
+        try:
+            self._connection.execute("begin immediate")
+        except sqlite3.Error as error:
+            raise from_sqlite(error, self._runner.path) from error
+
+    def _undo(self) -> None:
+        if self._connection.in_transaction:
+            self._connection.execute("rollback")
 
     def _commit(self) -> None:
         try:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import unicodedata
 from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import quote, unquote, urlsplit
@@ -34,6 +35,8 @@ def parse_url(url: str, folder: Path | None = None) -> SqliteUrl:
             f"A database URL is text, not {type(url).__qualname__}: write sqlite:///file.db, or"
             ' f"sqlite:///{path}" for a path.'
         )
+    if any(unicodedata.category(char) == "Cc" for char in url):
+        raise InvalidUrl("Cannot read the database URL: it holds a control character, such as a line break.")
     parts = urlsplit(url)
     if parts.scheme != "sqlite":
         raise InvalidUrl(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -11,10 +11,16 @@ from langgraph.types import Command
 
 from counterfoil.answers import when
 from counterfoil.core.workflows import OtherRequest, Taken
-from counterfoil.errors import CommitUnknown, ReservedConfig, StoreError, ThreadBusy, TrustedFieldMismatch
+from counterfoil.errors import (
+    CommitUnknown,
+    CounterfoilError,
+    ReservedConfig,
+    StoreError,
+    ThreadBusy,
+    TrustedFieldMismatch,
+)
 from counterfoil.langgraph.context import CONF, KEY, Context, Run, conf_of, thread_of, unclaimed
 from counterfoil.langgraph.writing import awrite, write
-from counterfoil.liveness import is_dead
 from counterfoil.model import Trusted
 from counterfoil.storage.scripts import threads
 from counterfoil.storage.scripts.threads import Claimed, ThreadClaim, ThreadKey, ThreadRequest
@@ -67,9 +73,19 @@ class Wish:
         )
         return cls(desk, context, request)
 
+    @contextmanager
+    def at_work(self) -> Iterator[None]:
+        """Count the run as under way from before its claim; one that does not get it ends here."""
+        self.desk.activity.begin_run(self.request.holder)
+        try:
+            yield
+        except BaseException:
+            self.desk.activity.end_run(self.request.holder)
+            raise
+
     def over_the_dead(self, answer: ThreadClaim) -> Wish | None:
         """Return the wish again where only a dead process stands in its way, else None."""
-        if isinstance(answer, Taken) and is_dead(answer.holder):
+        if isinstance(answer, Taken) and self.desk.activity.is_gone(answer.holder):
             return replace(self, request=replace(self.request, known_dead=answer.holder))
         return None
 
@@ -84,7 +100,7 @@ class Wish:
         match answer:
             case Claimed(attempt=attempt, was_parked_on=parked, trusted=trusted):
                 kept = Trusted(tenant=key.tenant, thread_id=key.thread_id, **trusted)
-                return Run(Context(self.desk, kept), key, attempt), parked
+                return Run(Context(self.desk, kept), key, attempt, self.request.holder), parked
             case Taken(holder, until):
                 raise ThreadBusy(
                     f"Thread {key.thread_id} is being run by {holder}. Nothing ran here. Try again when that run has"
@@ -106,10 +122,11 @@ class Wish:
 def claim_now(desk: Desk, config: RunnableConfig, run_input: Any) -> tuple[Run, str | None]:
     """Claim a thread for a blocking run."""
     wish = Wish.of(desk, config, run_input)
-    answer = _claim(wish)
-    if (again := wish.over_the_dead(answer)) is not None:
-        wish, answer = again, _claim(again)
-    return wish.granted(answer)
+    with wish.at_work():
+        answer = _claim(wish)
+        if (again := wish.over_the_dead(answer)) is not None:
+            wish, answer = again, _claim(again)
+        return wish.granted(answer)
 
 
 def _claim(wish: Wish) -> ThreadClaim:
@@ -120,12 +137,33 @@ def _claim(wish: Wish) -> ThreadClaim:
 
 
 async def aclaim_now(desk: Desk, config: RunnableConfig, run_input: Any) -> tuple[Run, str | None]:
-    """Claim a thread for a run on an event loop."""
+    """Claim a thread for a run on an event loop; a claim that nobody waits for any more is given back."""
+    claiming = asyncio.ensure_future(_aclaim_whole(desk, config, run_input))
+    try:
+        return await asyncio.shield(claiming)
+    except asyncio.CancelledError:
+        await _give_back(claiming)
+        raise
+
+
+async def _give_back(claiming: asyncio.Future[tuple[Run, str | None]]) -> None:
+    while not claiming.done():
+        with suppress(asyncio.CancelledError):
+            await asyncio.wait({claiming})
+    with suppress(CounterfoilError):
+        run, parked = claiming.result()
+        run.parked.extend([parked] if parked is not None else [])
+        _end(run)
+        await asyncio.shield(awrite(run.desk, lambda: _leave(run)))
+
+
+async def _aclaim_whole(desk: Desk, config: RunnableConfig, run_input: Any) -> tuple[Run, str | None]:
     wish = Wish.of(desk, config, run_input)
-    answer = await _aclaim(wish)
-    if (again := wish.over_the_dead(answer)) is not None:
-        wish, answer = again, await _aclaim(again)
-    return wish.granted(answer)
+    with wish.at_work():
+        answer = await _aclaim(wish)
+        if (again := wish.over_the_dead(answer)) is not None:
+            wish, answer = again, await _aclaim(again)
+        return wish.granted(answer)
 
 
 async def _aclaim(wish: Wish) -> ThreadClaim:
@@ -145,7 +183,7 @@ def owning(run: Run, control: RunControl) -> Iterator[None]:
         failed = False
     finally:
         beat.stop()
-        run.ended = True
+        _end(run)
         try:
             write(run.desk, lambda: _leave(run))
         except StoreError:
@@ -163,12 +201,17 @@ async def aowning(run: Run, control: RunControl) -> AsyncIterator[None]:
         failed = False
     finally:
         beat.stop()
-        run.ended = True
+        _end(run)
         try:
             await asyncio.shield(awrite(run.desk, lambda: _leave(run)))
         except StoreError:
             if not failed:
                 raise
+
+
+def _end(run: Run) -> None:
+    run.ended = True
+    run.desk.activity.end_run(run.holder)
 
 
 def _leave(run: Run) -> Any:

@@ -48,6 +48,7 @@ class Run:
     context: Context
     key: ThreadKey
     attempt: int
+    holder: str = ""
     parked: list[str] = field(default_factory=list)
     ended: bool = False
 

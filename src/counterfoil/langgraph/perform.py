@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from langgraph.types import RetryPolicy
+
 from counterfoil.aio.ledger import AsyncCounterfoil
 from counterfoil.desk import check_effect
 from counterfoil.errors import CounterfoilError, EffectInCachedNode, MintedHere, OutcomeUnknown, Retry, TenantMissing
@@ -15,11 +17,14 @@ from counterfoil.storage.scripts import threads
 from counterfoil.storage.scripts.threads import ThreadKey
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from counterfoil.effects import Effect
     from counterfoil.model import Receipt
     from counterfoil.storage.script import Maker
 
 T = TypeVar("T")
+_DEFAULT: Callable[[Exception], bool] = RetryPolicy().retry_on  # type: ignore[assignment]
 
 
 def perform(effect: Effect[T], /, **arguments: Any) -> Receipt[T]:
@@ -55,8 +60,13 @@ async def aperform(effect: Effect[T], /, **arguments: Any) -> Receipt[T]:
 
 
 def retry_on(error: Exception) -> bool:
-    """Say whether an error of ours may simply be met by running the node again; for `RetryPolicy(retry_on=...)`."""
-    return isinstance(error, CounterfoilError) and error.retry is Retry.SAFE
+    """Say whether an error may be met by running the node again; for `RetryPolicy(retry_on=retry_on)`.
+
+    Errors of ours say so themselves; all others are left to LangGraph's own default.
+    """
+    if isinstance(error, CounterfoilError):
+        return error.retry is Retry.SAFE
+    return _DEFAULT(error)
 
 
 def _ready(effect: Effect[Any]) -> Here:

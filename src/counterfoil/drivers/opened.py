@@ -1,0 +1,41 @@
+"""Notice that a database file was removed or replaced while it is open: a process would go on with one nobody sees."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+from counterfoil.errors import StoreUnavailable
+
+if TYPE_CHECKING:
+    from counterfoil.drivers.urls import SqliteUrl
+
+
+class OpenedFile:
+    """The file that was opened, to be compared with the one that its path names now."""
+
+    def __init__(self, url: SqliteUrl) -> None:
+        self._path = None if url.in_memory else url.path
+        self._identity = self._now()
+
+    def check(self) -> None:
+        """Refuse to write where nobody else would read it.
+
+        Raises:
+            StoreUnavailable: the path names no file, or another one.
+        """
+        if self._path is not None and self._now() != self._identity:
+            raise StoreUnavailable(
+                f"The database {self._path} was removed or replaced while it was open; nothing was written. What this"
+                " process wrote to it lately may be in no file any more. Close this Counterfoil, find out which file is"
+                " the right one, and open that."
+            )
+
+    def _now(self) -> tuple[int, int] | None:
+        if self._path is None:
+            return None
+        try:
+            found = os.stat(self._path)  # noqa: PTH116 - on the path of every write
+        except OSError:
+            return None
+        return (found.st_dev, found.st_ino)
