@@ -10,6 +10,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar, overload
 
 from counterfoil import codec
+from counterfoil.core.arguments import DECLARED, LONGEST
 from counterfoil.core.durations import milliseconds
 from counterfoil.core.outcomes import ambiguous
 from counterfoil.core.provider_key import KEY_LENGTH, SHORTEST_KEY, provider_key
@@ -29,6 +30,8 @@ Duration = str | timedelta
 Errors = type[BaseException] | tuple[type[BaseException], ...]
 
 DEFAULT_TIME_LIMIT = "30s"
+HIGHEST_VERSION = 2**31 - 1
+"""What the smallest whole number of any database holds."""
 LONGEST_LEASE_MS = 30_000
 """A longer effect renews its lease by heartbeat, so that a crash is noticed within this time and not at its limit."""
 
@@ -96,13 +99,14 @@ class Provider:
         """Refuse contradictions.
 
         Raises:
-            ContradictoryDeclaration: two declarations cannot both be true.
+            ContradictoryDeclaration: two declarations cannot both be true, or one is not what it must be.
         """
+        self._check_types()
         if self.is_transactional and (self.key_lifetime is not None or self.lookup is not None):
             raise ContradictoryDeclaration(
                 "A transactional provider needs neither a key nor a look-up: leave them out."
             )
-        if self.on_absent not in {"retry", "review"}:
+        if self.on_absent not in ("retry", "review"):  # a set has words of its own for what has no hash
             raise ContradictoryDeclaration(f"Provider(on_absent={self.on_absent!r}): write 'retry' or 'review'.")
         if self.lookup is None and self.lookup_lag is not None:
             raise ContradictoryDeclaration("Provider(lookup_lag=...) without lookup=: name the look-up, too.")
@@ -115,6 +119,13 @@ class Provider:
             raise ContradictoryDeclaration(
                 f"Provider(key_length={self.key_length}): fewer than {SHORTEST_KEY} characters cannot keep keys apart."
             )
+
+    def _check_types(self) -> None:
+        for name in ("lookup", "classify"):
+            if getattr(self, name) is not None:
+                DECLARED.function(f"Provider({name}=...)", getattr(self, name))
+        DECLARED.number("Provider(key_length=...)", self.key_length)
+        DECLARED.flag("Provider(is_transactional=...)", self.is_transactional)
 
     @property
     def asking(self) -> Lookup:
@@ -301,20 +312,26 @@ def effect(  # noqa: PLR0913 - the contract has this many clauses, each named at
         stable: Key fields with a suspicious name that are stable all the same.
 
     Raises:
-        ContradictoryDeclaration: two declarations cannot both be true.
+        ContradictoryDeclaration: two declarations cannot both be true, or one is not what it must be.
         UnstableId: the key uses a field that changes from one try to the next.
         UnknownTemplateField: the key uses a field that is neither an argument nor trusted.
         DuplicateEffect: the name and version are declared elsewhere.
     """
+    DECLARED.text("effect(name=...)", name, longest=LONGEST)
+    DECLARED.number("effect(version=...)", version, least=1, most=HIGHEST_VERSION)
+    DECLARED.flag("effect(heartbeat=...)", heartbeat)
+    DECLARED.flag("effect(require_key=...)", require_key)
+    hidden, steady = DECLARED.texts("effect(redact=...)", redact), DECLARED.texts("effect(stable=...)", stable)
+    harmless = DECLARED.exceptions("effect(not_sent=...)", not_sent)
+    final = DECLARED.exceptions("effect(refused=...)", refused)
     _check_provider(name, provider)
 
     def declare(function: Callable[..., Any], /) -> Effect[Any]:
         made: Effect[Any] = Effect(function, name=name, version=version, provider=provider)
-        made.key = Template.parse(key, arguments=made.parameters.keys(), stable=stable)
+        made.key = Template.parse(key, arguments=made.parameters.keys(), stable=steady)
         made.facts = _facts(made, time_limit, lease, heartbeat=heartbeat)
         made.not_identity = _known(made, not_identity)
-        made.redact = (redact,) if isinstance(redact, str) else tuple(redact)
-        made.not_sent, made.refused = _tuple(not_sent), _tuple(refused)
+        made.redact, made.not_sent, made.refused = hidden, harmless, final
         _refuse_contradictions(made, require_key=require_key)
         return REGISTRY.add(made)
 
@@ -358,6 +375,7 @@ def _place(made: Effect[Any]) -> str:
 
 
 def _parameters(function: Callable[..., Any], name: str) -> dict[str, inspect.Parameter]:
+    DECLARED.function(f"What is declared as effect {name}", function)
     given = list(inspect.signature(function).parameters.values())
     if not given or given[0].kind in {Kind.VAR_POSITIONAL, Kind.KEYWORD_ONLY, Kind.VAR_KEYWORD}:
         raise ContradictoryDeclaration(
@@ -386,7 +404,7 @@ def _facts(made: Effect[Any], time_limit: Duration, lease: Duration | None, *, h
 
 
 def _known(made: Effect[Any], names: Collection[str]) -> frozenset[str]:
-    chosen = frozenset([names] if isinstance(names, str) else names)
+    chosen = frozenset(DECLARED.texts("effect(not_identity=...)", names))
     if unknown := sorted(chosen - made.parameters.keys()):
         raise ContradictoryDeclaration(f"The effect {made.name} has no argument {', '.join(unknown)} (not_identity).")
     if inside := sorted(chosen & set(made.key.fields)):
@@ -436,10 +454,6 @@ def _refuse_contradictions(made: Effect[Any], *, require_key: bool) -> None:
             f"The effect {made.name} declares {', '.join(caught)} to mean that nothing happened, but it also catches"
             " time-outs or lost replies, after which nobody knows. Name the narrower exceptions."
         )
-
-
-def _tuple(errors: Errors) -> tuple[type[BaseException], ...]:
-    return errors if isinstance(errors, tuple) else (errors,)
 
 
 def _ms(value: Duration | None, what: str) -> int | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from counterfoil.core.arguments import CALLED
 from counterfoil.core.durations import milliseconds
 from counterfoil.core.explain import Explanation, explain
 from counterfoil.core.states import OperationState
@@ -37,8 +38,8 @@ class Operations:
         Raises:
             OperationNotFound: this tenant has no such operation.
         """
-        checked = check_tenant(tenant)
-        return only(self._store.read(lambda: reads.get_operation(checked, operation_id)), operation_id, checked)
+        checked, wanted = check_tenant(tenant), CALLED.text("operation_id", operation_id)
+        return only(self._store.read(lambda: reads.get_operation(checked, wanted)), wanted, checked)
 
     def list(  # noqa: PLR0913 - one for each filter
         self,
@@ -85,7 +86,8 @@ class Operations:
         and the key that a provider was given. A provider's own ids stand in receipts, which are not searched.
         """
         checked, page = check_tenant(tenant), check_limit(limit)
-        return self._store.read(lambda: reads.find(checked, any_id, limit=page))
+        wanted = CALLED.text("any_id", any_id) if any_id != "" else ""  # nothing leads nowhere
+        return self._store.read(lambda: reads.find(checked, wanted, limit=page))
 
     def explain(self, operation_id: str, *, tenant: str) -> Explanation:
         """Say in five lines why an operation ran, did not run, or waits.
@@ -118,9 +120,7 @@ def check_limit(limit: int) -> int:
     Raises:
         InvalidArguments: it is out of range.
     """
-    if not 1 <= limit <= LONGEST_PAGE:
-        raise InvalidArguments(f"limit is {limit}; write a number from 1 to {LONGEST_PAGE} and page on with `next`.")
-    return limit
+    return CALLED.number("limit", limit, least=1, most=LONGEST_PAGE)
 
 
 def only(found: tuple[OperationDetail, ...], operation_id: str, tenant: str | None) -> OperationDetail:
@@ -147,12 +147,12 @@ def wish(
     """Check what a list is narrowed to."""
     return Wish(
         state=_state(state),
-        effect=effect,
-        request_id=request_id,
-        thread_id=thread_id,
+        effect=CALLED.optional_text("effect", effect),
+        request_id=CALLED.optional_text("request_id", request_id),
+        thread_id=CALLED.optional_text("thread_id", thread_id),
         older_than=None if older_than is None else milliseconds(older_than, "older_than"),
         newer_than=None if newer_than is None else milliseconds(newer_than, "newer_than"),
-        before=NEWEST if before is None else before,
+        before=NEWEST if before is None else CALLED.number("before", before),
         limit=check_limit(limit),
     )
 

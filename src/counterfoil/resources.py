@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from counterfoil.core.arguments import CALLED
 from counterfoil.errors import InvalidArguments, ResourceMissing
 
 if TYPE_CHECKING:
@@ -30,8 +31,9 @@ class Resources:
             name: Tells two resources of one type apart.
 
         Raises:
-            InvalidArguments: the factory cannot be called.
+            InvalidArguments: the factory cannot be called, the kind is no type or the name no text.
         """
+        _check(kind, name)
         if not callable(factory):
             raise InvalidArguments(
                 f"resources.provide takes a factory, not a {kind.__qualname__} that is made already: one process's"
@@ -47,6 +49,7 @@ class Resources:
         Raises:
             ResourceMissing: nobody provided it in this process.
         """
+        _check(kind, name)
         with self._mutex:
             if (kind, name) not in self._made:
                 self._made[kind, name] = self._factory(kind, name)()
@@ -69,6 +72,14 @@ class Resources:
             made = list(reversed(self._made.values()))
             self._made.clear()
             return made
+
+
+def _check(kind: object, name: object) -> None:
+    if not isinstance(kind, type):
+        raise InvalidArguments(
+            f"Resources are provided and asked for by their type, such as httpx.Client, not by a {type(kind).__name__}."
+        )
+    CALLED.words("name", name)
 
 
 def close_all(made: list[Any]) -> list[Any]:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from counterfoil import codec
 from counterfoil.answers import when
+from counterfoil.core.arguments import CALLED
 from counterfoil.core.json_text import InvalidJson, read_json
 from counterfoil.core.reconcile import NotPermitted, StillRunning
 from counterfoil.core.states import Verdict
@@ -54,10 +55,16 @@ def ruling(
     Raises:
         VerdictIncomplete: the evidence, the reason or the name that it needs is missing, there is no such verdict, or
             the evidence or the value cannot be stored as what it looks like.
+        InvalidArguments: one is of another type.
     """
+    CALLED.text("case_id", case_id)
+    CALLED.number("expect_version", expect_version)
+    if evidence is not None:
+        CALLED.words("evidence", evidence)
     facts = {"tenant": tenant, "operation_id": "", "case_id": case_id}
     chosen = _verdict(verdict, facts)
-    by, reason, text = _plain(by), _plain(reason), evidence if evidence and evidence.strip() else None
+    by, reason = _plain(CALLED.words("by", by)), _plain(CALLED.words("reason", reason))
+    text = evidence if evidence and evidence.strip() else None
     if missing := _missing(chosen, by, reason, has_proof=text is not None or value is not ...):
         raise _incomplete(f"The verdict {chosen} on {case_id} needs {missing}.", facts)
     if value is not ... and chosen is not Verdict.HAPPENED:

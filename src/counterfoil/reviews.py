@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from counterfoil.active import refuse_nested, refuse_on_loop
+from counterfoil.core.arguments import CALLED
 from counterfoil.core.states import CaseState, Verdict
 from counterfoil.errors import CommitUnknown, InvalidArguments
 from counterfoil.model import OperationKey
@@ -29,7 +30,8 @@ class Reviews:
     ) -> Page[Case]:
         """Return one page of cases, the oldest first; `state=None` also shows those that are closed."""
         checked, wanted, page = check_tenant(tenant), case_state(state), check_limit(limit)
-        return self._store.read(lambda: reads.list_cases(checked, state=wanted, after=after or 0, limit=page))
+        start = 0 if after is None else CALLED.number("after", after)
+        return self._store.read(lambda: reads.list_cases(checked, state=wanted, after=start, limit=page))
 
     def show(self, case_id: str, *, tenant: str) -> tuple[Case, OperationDetail]:
         """Return a case with its operation, attempts and evidence.
@@ -37,10 +39,10 @@ class Reviews:
         Raises:
             CaseNotFound: this tenant has no such case.
         """
-        checked = check_tenant(tenant)
-        found = self._store.read(lambda: reads.get_case(checked, case_id))
+        checked, wanted = check_tenant(tenant), CALLED.text("case_id", case_id)
+        found = self._store.read(lambda: reads.get_case(checked, wanted))
         if found is None:
-            raise case_not_found(case_id, checked)
+            raise case_not_found(wanted, checked)
         return found
 
     def open(self, operation_id: str, *, tenant: str) -> Case:
@@ -53,7 +55,7 @@ class Reviews:
         """
         refuse_nested("review.open")
         refuse_on_loop("review.open", "await cf.review.open(...) with an AsyncCounterfoil")
-        key = OperationKey(tenant=check_tenant(tenant), operation_id=operation_id)
+        key = OperationKey(tenant=check_tenant(tenant), operation_id=CALLED.text("operation_id", operation_id))
         try:
             found = self._store.write(lambda: reviews.open_for_review(key))
         except CommitUnknown:  # asked again, it finds the case that it opened

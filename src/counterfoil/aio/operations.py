@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from counterfoil.core.arguments import CALLED
 from counterfoil.operations import PAGE, check_limit, check_tenant, explained, only, wish
 from counterfoil.storage.scripts import reads
 
@@ -28,8 +29,8 @@ class AsyncOperations:
         Raises:
             OperationNotFound: this tenant has no such operation.
         """
-        checked = check_tenant(tenant)
-        return only(await self._store.read(lambda: reads.get_operation(checked, operation_id)), operation_id, checked)
+        checked, wanted = check_tenant(tenant), CALLED.text("operation_id", operation_id)
+        return only(await self._store.read(lambda: reads.get_operation(checked, wanted)), wanted, checked)
 
     async def list(  # noqa: PLR0913 - one for each filter
         self,
@@ -61,7 +62,8 @@ class AsyncOperations:
         and the key that a provider was given. A provider's own ids stand in receipts, which are not searched.
         """
         checked, page = check_tenant(tenant), check_limit(limit)
-        return await self._store.read(lambda: reads.find(checked, any_id, limit=page))
+        wanted = CALLED.text("any_id", any_id) if any_id != "" else ""  # nothing leads nowhere
+        return await self._store.read(lambda: reads.find(checked, wanted, limit=page))
 
     async def explain(self, operation_id: str, *, tenant: str) -> Explanation:
         """Say in five lines why an operation ran, did not run, or waits.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from counterfoil.core.arguments import CALLED
 from counterfoil.core.templates import validate_id
 from counterfoil.errors import UnmanagedThread
 from counterfoil.langgraph.compile import ManagedRuns
@@ -23,11 +24,13 @@ def make_config(desk: Desk, trusted: Trusted, config: Mapping[str, Any] | None) 
 
     Raises:
         InvalidId: the thread id, tenant or another id cannot be stored.
+        InvalidArguments: the configuration is no mapping.
     """
     validate_id("thread id", trusted.thread_id)
     for kind, value in trusted.fields().items():
         validate_id(kind, value)
-    made: Any = dict(config or {})
+    made: Any = dict(CALLED.mapping("config", config))
+    CALLED.mapping("config['configurable']", made.get(CONF))
     made[CONF] = {**conf_of(config), "thread_id": trusted.thread_id, KEY: Context(desk, trusted)}
     whole: RunnableConfig = made
     return whole

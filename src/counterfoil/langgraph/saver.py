@@ -15,6 +15,7 @@ from langgraph.checkpoint.base import (
     CheckpointTuple,
 )
 
+from counterfoil.core.templates import validate_id
 from counterfoil.errors import ExitDurability, ReservedConfig, UnmanagedThread, VersionConflict
 from counterfoil.langgraph.context import CONF, KEY, Carried, Context, Run, carried, conf_of, thread_of, unclaimed
 from counterfoil.langgraph.policy import check_metadata, check_state
@@ -53,7 +54,7 @@ class CounterfoilSaver(BaseCheckpointSaver[str]):
         super().__init__()
         self.serde = StateSerializer()
         self.desk = desk
-        self.tenant = tenant
+        self.tenant = validate_id("tenant", tenant) if tenant != "" else ""
         self._context: Context | None = None
 
     def within(self, context: Context | None) -> CounterfoilSaver:

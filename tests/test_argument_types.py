@@ -1,0 +1,190 @@
+"""Every public function names an argument of the wrong type or size itself; nothing breaks further down."""
+
+import asyncio
+import inspect
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from counterfoil import AsyncCounterfoil, Counterfoil, Provider, effect
+from counterfoil.core.arguments import CALLED, LARGEST
+from counterfoil.errors import ContradictoryDeclaration, CounterfoilError, InvalidArguments, InvalidId, InvalidUrl
+
+# --- declarations ----
+
+
+def sent(call: Any, *, title: str = "") -> Any:
+    raise AssertionError("nothing may be sent")
+
+
+def declare(**contract: Any) -> Any:
+    return effect(**{"name": "types.declared", "key": "{request_id}/x", **contract})(sent)
+
+
+WRONG_DECLARATIONS: dict[str, list[Any]] = {
+    "name": [None, 5, "", "\ud800", "a\0b", "a" * 513, b"a"],
+    "key": [None, 5, "", "\ud800/{title}"],
+    "version": [None, "x", "1", 1.5, 0, -1, True, 10**30, 10**5000],
+    "provider": [None, "opaque", Provider],
+    "time_limit": [None, 5, "soon"],
+    "lease": [5, "soon"],
+    "heartbeat": [None, 1, "no"],
+    "require_key": [None, 1, "no"],
+    "not_sent": [None, "TimeoutError", [ValueError], int, (ValueError, 5), ValueError("x")],
+    "refused": [None, "TimeoutError", [ValueError], int],
+    "redact": [None, 5, (1,), {"a": 1}, ("\ud800",), ""],
+    "not_identity": [None, 5, (1,), b"title"],
+    "stable": [None, 5, (1,)],
+}
+
+
+DECLARED = [(name, value) for name, values in WRONG_DECLARATIONS.items() for value in values]
+
+
+def numbered(cases: list[Any]) -> list[str]:
+    """Name each case: some of the values cannot be written out."""
+    return [f"{case[0]} {index}" for index, case in enumerate(cases)]
+
+
+@pytest.mark.parametrize(("name", "value"), DECLARED, ids=numbered(DECLARED))
+def test_an_effect_is_refused_at_import(name: str, value: Any) -> None:
+    with pytest.raises(CounterfoilError) as caught:
+        declare(**{name: value})
+    assert name in str(caught.value)
+    str(caught.value).encode()
+
+
+def test_every_keyword_of_an_effect_is_among_them() -> None:
+    assert set(WRONG_DECLARATIONS) == set(inspect.signature(effect).parameters)
+
+
+@pytest.mark.parametrize("function", [None, 5, "sent"])
+def test_only_a_function_is_an_effect(function: Any) -> None:
+    with pytest.raises(ContradictoryDeclaration, match="function"):
+        effect("types.declared", key="{request_id}/x")(function)
+
+
+WRONG_PROVIDERS: dict[str, list[Any]] = {
+    "lookup": [5, "find", ()],
+    "classify": [5, "find", ()],
+    "key_length": [None, "64", float("inf"), float("nan"), 64.0, True, -1, 10**30],
+    "on_absent": [None, 5, [], {}],
+    "is_transactional": [None, 1, "no"],
+}
+PROVIDED = [(name, value) for name, values in WRONG_PROVIDERS.items() for value in values]
+
+
+@pytest.mark.parametrize(("name", "value"), PROVIDED, ids=numbered(PROVIDED))
+def test_a_provider_is_refused_at_import(name: str, value: Any) -> None:
+    rest: dict[str, Any] = {"lookup_lag": "0s"} if name == "lookup" else {}
+    with pytest.raises(ContradictoryDeclaration, match=name):
+        Provider(**{name: value, **rest})
+
+
+# --- calls ----
+
+TEXTS: list[Any] = [None, 5, 1.5, b"x", "", "\ud800", "a\0b", ["x"]]
+NUMBERS: list[Any] = ["10", 1.5, True, -1, 10**30, 10**5000, [1]]
+FILTERS = [value for value in TEXTS if value is not None]
+
+
+def resolve(cf: Any, **given: Any) -> Any:
+    rest = {"verdict": "happened", "by": "ada", "evidence": "seen", "expect_version": 1}
+    return cf.review.resolve(**{"case_id": "case-1", "tenant": "t", **rest, **given})
+
+
+READS: dict[str, tuple[Callable[[Any, Any], Any], list[Any]]] = {
+    "operations.get": (lambda cf, x: cf.operations.get(x, tenant="t"), TEXTS),
+    "operations.explain": (lambda cf, x: cf.operations.explain(x, tenant="t"), TEXTS),
+    "operations.find": (lambda cf, x: cf.operations.find(x, tenant="t"), [value for value in TEXTS if value != ""]),
+    "operations.find limit": (lambda cf, x: cf.operations.find("x", tenant="t", limit=x), [None, 0, *NUMBERS]),
+    "operations.list limit": (lambda cf, x: cf.operations.list(tenant="t", limit=x), [None, 0, 1001, *NUMBERS]),
+    "operations.list before": (lambda cf, x: cf.operations.list(tenant="t", before=x), NUMBERS),
+    "operations.list effect": (lambda cf, x: cf.operations.list(tenant="t", effect=x), FILTERS),
+    "operations.list request_id": (lambda cf, x: cf.operations.list(tenant="t", request_id=x), FILTERS),
+    "operations.list thread_id": (lambda cf, x: cf.operations.list(tenant="t", thread_id=x), FILTERS),
+    "operations.list state": (lambda cf, x: cf.operations.list(tenant="t", state=x), FILTERS),
+    "operations.list older_than": (lambda cf, x: cf.operations.list(tenant="t", older_than=x), FILTERS),
+    "operations.list tenant": (lambda cf, x: cf.operations.list(tenant=x), TEXTS),
+    "operations.counts tenant": (lambda cf, x: cf.operations.counts(tenant=x), TEXTS),
+    "review.list after": (lambda cf, x: cf.review.list(tenant="t", after=x), NUMBERS),
+    "review.list state": (lambda cf, x: cf.review.list(tenant="t", state=x), FILTERS),
+    "review.show": (lambda cf, x: cf.review.show(x, tenant="t"), TEXTS),
+    "review.open": (lambda cf, x: cf.review.open(x, tenant="t"), TEXTS),
+    "review.resolve case": (lambda cf, x: resolve(cf, case_id=x), TEXTS),
+    "review.resolve verdict": (lambda cf, x: resolve(cf, verdict=x), TEXTS),
+    "review.resolve by": (lambda cf, x: resolve(cf, by=x), [None, 5, b"ada", ["ada"]]),
+    "review.resolve reason": (lambda cf, x: resolve(cf, reason=x), [None, 5, b"seen"]),
+    "review.resolve evidence": (lambda cf, x: resolve(cf, evidence=x), [5, b"seen", ["seen"]]),
+    "review.resolve version": (lambda cf, x: resolve(cf, expect_version=x), [None, *NUMBERS]),
+}
+CASES = [(name, call, value) for name, (call, values) in READS.items() for value in values]
+
+
+@pytest.mark.parametrize(("name", "call", "value"), CASES, ids=numbered(CASES))
+def test_a_read_or_a_verdict_is_refused(name: str, call: Callable[[Any, Any], Any], value: Any) -> None:
+    with Counterfoil.open("sqlite:///:memory:") as cf, pytest.raises(CounterfoilError) as blocking:
+        call(cf, value)
+    awaited = asyncio.run(refused_async(call, value))
+    assert (type(awaited), str(awaited)) == (type(blocking.value), str(blocking.value))
+    assert awaited.code not in {"operation-not-found", "case-not-found", "constraint-violated"}
+    str(awaited).encode()
+
+
+async def refused_async(call: Callable[[Any, Any], Any], value: Any) -> CounterfoilError:
+    async with AsyncCounterfoil.open("sqlite:///:memory:") as cf:
+        with pytest.raises(CounterfoilError) as caught:
+            await call(cf, value)
+        return caught.value
+
+
+@pytest.mark.parametrize("colour", [Counterfoil, AsyncCounterfoil])
+@pytest.mark.parametrize("url", [5, b"sqlite:///a.db", ["a"]])
+def test_a_database_is_named_by_a_text(colour: Any, url: Any) -> None:
+    with pytest.raises(InvalidUrl):
+        colour.open(url)
+
+
+@pytest.mark.parametrize(
+    ("call", "error"),
+    [
+        (lambda cf: cf.config(tenant="t", thread_id="t", config="x"), InvalidArguments),
+        (lambda cf: cf.config(tenant="t", thread_id="t", config={"configurable": 5}), InvalidArguments),
+        (lambda cf: cf.config(tenant=5, thread_id="t"), InvalidId),
+        (lambda cf: cf.config(tenant="t", thread_id=5), InvalidId),
+        (lambda cf: cf.config(tenant="t", thread_id="\ud800"), InvalidId),
+        (lambda cf: cf.saver(tenant=5), InvalidId),
+        (lambda cf: cf.saver(tenant=None), InvalidId),
+        (lambda cf: cf.saver(tenant="\ud800"), InvalidId),
+        (lambda cf: cf.resources.provide(5, dict), InvalidArguments),
+        (lambda cf: cf.resources.provide([], dict), InvalidArguments),
+        (lambda cf: cf.resources.provide(dict, dict, name=[]), InvalidArguments),
+        (lambda cf: cf.resources.get([]), InvalidArguments),
+    ],
+)
+def test_another_call_is_refused(call: Callable[[Counterfoil], Any], error: type[CounterfoilError]) -> None:
+    with Counterfoil.open("sqlite:///:memory:") as cf, pytest.raises(error):
+        call(cf)
+
+
+# --- the checks themselves ----
+
+
+def test_what_fits_comes_back() -> None:
+    assert CALLED.text("x", "é") == "é"
+    assert CALLED.optional_text("x", None) is None
+    assert CALLED.texts("x", "a") == ("a",)
+    assert CALLED.texts("x", ["a", "b"]) == ("a", "b")
+    assert CALLED.number("x", LARGEST) == LARGEST
+    assert CALLED.flag("x", value=False) is False
+    assert CALLED.exceptions("x", OSError) == (OSError,)
+    assert CALLED.exceptions("x", ()) == ()
+    assert CALLED.mapping("x", None) == {}
+
+
+def test_a_refusal_shows_a_short_number_and_never_a_text() -> None:
+    with pytest.raises(InvalidArguments, match=r"^limit is 0; write a whole number from 1 to 5\.$"):
+        CALLED.number("limit", 0, least=1, most=5)
+    with pytest.raises(InvalidArguments, match=r"^limit is of type str; write"):
+        CALLED.number("limit", "canary")
