@@ -8,7 +8,7 @@ from typing import Any
 from counterfoil import AsyncCounterfoil, Counterfoil
 from counterfoil.desk import Desk
 from counterfoil.model import Origin, Trusted
-from counterfoil.storage.scripts import ledger
+from counterfoil.storage.scripts import claims
 from counterfoil.testing.clock import FakeClock
 
 COLOURS = ("sync", "async")
@@ -36,7 +36,7 @@ class Coloured:
         """Claim an operation and let nothing come of it, as a process does that dies in the middle."""
         trusted = Trusted(tenant=tenant, request_id=request_id)
         job = self.desk.job(effect, arguments, trusted, Origin())
-        self.desk.store.write(lambda: ledger.claim(job.request))
+        self.desk.store.write(lambda: claims.claim(job.request))
         return job.key.operation_id
 
     def close(self) -> None:

@@ -133,6 +133,10 @@ def keyword_call(*, title: str) -> None: ...
 def look_alike(call: Any, *, title: Any = "") -> None: ...
 
 
+def yielding(call: Any, *, title: str) -> Iterator[str]:
+    yield title
+
+
 def look(call: Any, **arguments: Any) -> Absent:
     return Absent()
 
@@ -142,6 +146,7 @@ class Lost(TimeoutError):
 
 
 DECLARATIONS: dict[str, tuple[Callable[[], Any], type[CounterfoilError], str]] = {
+    "a generator": (lambda: declare(yielding), ContradictoryDeclaration, "Return the result"),
     "a provider by name": (lambda: declare(provider="opaque"), ContradictoryDeclaration, "Provider(...)"),
     "a look-up that cannot be called": (
         lambda: declare(provider=Provider(lookup=5, lookup_lag="0s")),  # type: ignore[arg-type]

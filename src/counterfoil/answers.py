@@ -38,7 +38,9 @@ from counterfoil.errors import (
     UsageError,
 )
 from counterfoil.storage import rows
-from counterfoil.storage.scripts.ledger import MayRetry, Seen, Settled, StillUnknown
+from counterfoil.storage.scripts.claims import Seen
+from counterfoil.storage.scripts.lookups import MayRetry, StillUnknown
+from counterfoil.storage.scripts.settling import Settled
 
 if TYPE_CHECKING:
     from counterfoil.effects import Bound, Effect

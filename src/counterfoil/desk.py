@@ -20,7 +20,7 @@ from counterfoil.heartbeats import Heartbeats
 from counterfoil.liveness import holder_name
 from counterfoil.performing import Job
 from counterfoil.resources import Resources
-from counterfoil.storage.scripts.ledger import Request
+from counterfoil.storage.scripts.claims import Request
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -327,6 +327,7 @@ def effect(  # noqa: PLR0913 - the contract has this many clauses, each named at
     _check_provider(name, provider)
 
     def declare(function: Callable[..., Any], /) -> Effect[Any]:
+        _refuse_generator(name, function)
         made: Effect[Any] = Effect(function, name=name, version=version, provider=provider)
         made.key = Template.parse(key, arguments=made.parameters.keys(), stable=steady)
         made.facts = _facts(made, time_limit, lease, heartbeat=heartbeat)
@@ -420,6 +421,14 @@ def _check_provider(name: str, provider: object) -> None:
         raise ContradictoryDeclaration(
             f"The effect {name} declares provider={provider!r}; write Provider(...), Provider.transactional(), or"
             " nothing for a provider that neither honours a key nor can be asked."
+        )
+
+
+def _refuse_generator(name: str, function: object) -> None:
+    if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
+        raise ContradictoryDeclaration(
+            f"The effect {name} is a generator: calling it would run none of its lines, and yet look like success."
+            " Return the result instead of yielding it."
         )
 
 

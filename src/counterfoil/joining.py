@@ -10,7 +10,7 @@ from counterfoil.drivers.join import check_joinable, check_open, run_joined
 from counterfoil.errors import AsyncEffectInSync, NestedEffect
 from counterfoil.ledger import NOWHERE, encoding, transactional_body, transactional_receipt
 from counterfoil.model import Receipt, Trusted
-from counterfoil.storage.scripts import ledger
+from counterfoil.storage.scripts import settling
 
 if TYPE_CHECKING:
     from counterfoil.effects import Effect
@@ -55,7 +55,7 @@ class Joined:
         job = self._desk.job(effect, arguments, trusted, NOWHERE)
         check_open(self._connection)  # it may have been committed since it was joined
         body, encode = transactional_body(job), encoding(job)
-        seen = run_joined(self._desk.store, self._connection, lambda: ledger.transactional(job.request, body, encode))
+        seen = run_joined(self._desk.store, self._connection, lambda: settling.transactional(job.request, body, encode))
         return transactional_receipt(job, seen)
 
 

@@ -17,9 +17,10 @@ from counterfoil.resources import Resources, close_all
 from counterfoil.reviews import Reviews
 from counterfoil.runners import Runner
 from counterfoil.storage import rows
-from counterfoil.storage.scripts import ledger
-from counterfoil.storage.scripts.ledger import NoRow, Seen, Settled
+from counterfoil.storage.scripts import claims, settling
+from counterfoil.storage.scripts.claims import NoRow, Seen
 from counterfoil.storage.scripts.moves import Outcome
+from counterfoil.storage.scripts.settling import Settled
 from counterfoil.verifying import Verification, verify
 
 if TYPE_CHECKING:
@@ -310,14 +311,14 @@ class Counterfoil:
         return CounterfoilSaver(self.desk, tenant=tenant)
 
     def _transactional(self, job: Job) -> Receipt[Any]:
-        seen = self.desk.store.read(lambda: ledger.look(job.request))
+        seen = self.desk.store.read(lambda: claims.look(job.request))
         if isinstance(seen, Seen):
             return transactional_receipt(job, seen)
         body, encode = transactional_body(job), encoding(job)
         try:
-            done = self.desk.store.write_alone(lambda: ledger.transactional(job.request, body, encode))
+            done = self.desk.store.write_alone(lambda: settling.transactional(job.request, body, encode))
         except CommitUnknown:
-            seen = self.desk.store.read(lambda: ledger.look(job.request))
+            seen = self.desk.store.read(lambda: claims.look(job.request))
             if isinstance(seen, NoRow):
                 raise
             done = seen

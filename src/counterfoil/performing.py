@@ -18,19 +18,11 @@ from counterfoil.effects import REGISTRY, Bound, Effect, EffectCall, answer_type
 from counterfoil.errors import CommitUnknown, InvalidLookupAnswer, StoreError, StoreUnavailable
 from counterfoil.model import CannotTell, Found, LookupAnswer, NotSent, OperationKey, Receipt, Refused
 from counterfoil.storage import rows
-from counterfoil.storage.scripts import ledger
-from counterfoil.storage.scripts.ledger import (
-    Granted,
-    Late,
-    LostRace,
-    MayRetry,
-    NoRow,
-    Request,
-    Seen,
-    Settled,
-    StillUnknown,
-)
+from counterfoil.storage.scripts import claims, lookups, settling
+from counterfoil.storage.scripts.claims import Granted, LostRace, NoRow, Request, Seen
+from counterfoil.storage.scripts.lookups import MayRetry, StillUnknown
 from counterfoil.storage.scripts.moves import Outcome
+from counterfoil.storage.scripts.settling import Late, Settled
 
 if TYPE_CHECKING:
     from counterfoil.storage.script import Maker, Row
@@ -197,7 +189,7 @@ def _wait(job: Job, held: Held, row: Row) -> Protocol[None]:
 
 
 def _look(job: Job) -> Protocol[Seen | NoRow]:
-    seen: Seen | NoRow = yield Read(lambda: ledger.look(job.request))
+    seen: Seen | NoRow = yield Read(lambda: claims.look(job.request))
     return seen
 
 
@@ -215,14 +207,14 @@ def _claimable(job: Job, seen: object) -> bool:
 
 def _claim(job: Job) -> Protocol[Any]:
     try:
-        return (yield Write(lambda: ledger.claim(job.request)))
+        return (yield Write(lambda: claims.claim(job.request)))
     except CommitUnknown as error:
         return (yield from _find_claim(job, error))
 
 
 def _claim_resend(job: Job, version: int) -> Protocol[Any]:
     try:
-        return (yield Write(lambda: ledger.claim_resend(job.request, version)))
+        return (yield Write(lambda: claims.claim_resend(job.request, version)))
     except CommitUnknown as error:
         return (yield from _find_claim(job, error))
 
@@ -232,7 +224,7 @@ def _find_claim(job: Job, lost: CommitUnknown) -> Protocol[Any]:
 
     One that did not is claimed again, but not without end: where the disk is full that would go round for ever.
     """
-    seen = yield Read(lambda: ledger.find_claim(job.request))
+    seen = yield Read(lambda: claims.find_claim(job.request))
     job.lost_commits += 1
     if _claimable(job, seen) and job.lost_commits > LOST_COMMITS:
         raise StoreUnavailable(
@@ -246,7 +238,7 @@ def _attempt(job: Job, granted: Granted) -> Protocol[Any]:
     """Run the effect once and settle; what did not succeed goes back to be looked at."""
     job.attempted = True
     result: Result = yield from _run(job, granted)
-    settled = yield from _settle(job, settling(job, granted, result), result)
+    settled = yield from _settle(job, recording(job, granted, result), result)
     job.error = None if isinstance(result, Returned) else result.error
     if isinstance(result, NeverStarted) or not isinstance(job.error, Exception | None):
         _raise_own(job.error)
@@ -267,15 +259,15 @@ def _run(job: Job, granted: Granted) -> Protocol[Result]:
     except Exception as error:  # noqa: BLE001 - the claim is taken: that nothing was sent must be recorded
         return NeverStarted(error)
     result: Result = yield RunEffect(
-        job.effect, job.call(granted.attempt), arguments, job.key, granted, lambda late: settling(job, granted, late)
+        job.effect, job.call(granted.attempt), arguments, job.key, granted, lambda late: recording(job, granted, late)
     )
     return result
 
 
-def settling(job: Job, granted: Granted, result: Result) -> Maker[Any]:
+def recording(job: Job, granted: Granted, result: Result) -> Maker[Any]:
     """Return the script that records a result; the user's code that it takes runs here, outside any transaction."""
     outcome = outcome_of(job.effect, result)
-    return lambda: ledger.settle(job.key, granted, outcome)
+    return lambda: settling.settle(job.key, granted, outcome)
 
 
 def _raise_own(error: BaseException | None) -> None:
@@ -360,7 +352,7 @@ def _ask(job: Job, row: Any, asked_at: int) -> Protocol[Any]:
     found = found_outcome(job.effect, answer) if isinstance(answer, Found) else None
 
     def maker() -> Any:
-        return ledger.record_lookup(job.request, answer, asked_at=asked_at, version=row["version"], found=found)
+        return lookups.record_lookup(job.request, answer, asked_at=asked_at, version=row["version"], found=found)
 
     try:
         return (yield Write(maker))

@@ -13,8 +13,8 @@ from counterfoil.errors import CommitUnknown, ContradictoryDeclaration, Operatio
 from counterfoil.model import Absent, CannotTell, Found, LookupAnswer
 from counterfoil.performing import Job, Protocol, Read, Write, ask, found_outcome
 from counterfoil.storage import rows
-from counterfoil.storage.scripts import ledger
-from counterfoil.storage.scripts.ledger import NoRow, Seen
+from counterfoil.storage.scripts import claims, lookups
+from counterfoil.storage.scripts.claims import NoRow, Seen
 
 if TYPE_CHECKING:
     from counterfoil.storage.script import Row, Script
@@ -42,7 +42,7 @@ def verify(job: Job) -> Protocol[Verification]:
             f"The provider of effect {job.effect.name} cannot be asked: it declares no look-up. Add"
             " Provider(lookup=...) to be able to verify."
         )
-    seen = yield Read(lambda: ledger.look(job.request))
+    seen = yield Read(lambda: claims.look(job.request))
     if isinstance(seen, NoRow):
         raise OperationNotFound(
             f"No operation {job.key} exists. Check the tenant, the id's fields and the database.",
@@ -69,7 +69,7 @@ def _record(job: Job, seen: Seen, answer: LookupAnswer) -> Protocol[Row]:
     asked_at, version = seen.row["now"], seen.row["version"]
 
     def maker() -> Script[Row]:
-        return ledger.record_verification(
+        return lookups.record_verification(
             job.request, answer, asked_at=asked_at, version=version, found=found, contradiction=contradiction
         )
 

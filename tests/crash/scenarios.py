@@ -30,7 +30,7 @@ from counterfoil.drivers.probes import Point
 from counterfoil.effects import REGISTRY
 from counterfoil.ledger import NOWHERE
 from counterfoil.model import LookupAnswer, Trusted
-from counterfoil.storage.scripts import ledger
+from counterfoil.storage.scripts import claims
 from counterfoil.testing.invariants import ledger_invariants
 from counterfoil.testing.scenario import Aftermath, Scenario
 from counterfoil.testing.world import CountingProvider, ProviderTraits, World
@@ -288,7 +288,7 @@ def abandoned(world: World, name: str) -> None:
     """Claim, and never be heard of again."""
     cf = world.open()
     job = cf.desk.job(declared(name), {"title": "Printer"}, TRUSTED, NOWHERE)
-    cf.desk.store.write(lambda: ledger.claim(job.request))
+    cf.desk.store.write(lambda: claims.claim(job.request))
     world.clock.advance("2m")
 
 

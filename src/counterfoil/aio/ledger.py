@@ -18,8 +18,8 @@ from counterfoil.model import Origin, Receipt, Trusted
 from counterfoil.performing import Job, perform
 from counterfoil.resources import Resources, close_all
 from counterfoil.runners import AsyncRunner
-from counterfoil.storage.scripts import ledger
-from counterfoil.storage.scripts.ledger import NoRow, Seen
+from counterfoil.storage.scripts import claims, settling
+from counterfoil.storage.scripts.claims import NoRow, Seen
 from counterfoil.verifying import Verification, verify
 
 if TYPE_CHECKING:
@@ -210,14 +210,14 @@ class AsyncCounterfoil:
         return CounterfoilSaver(self.desk, tenant=tenant)
 
     async def _transactional(self, job: Job) -> Receipt[Any]:
-        seen = await self.store.read(lambda: ledger.look(job.request))
+        seen = await self.store.read(lambda: claims.look(job.request))
         if isinstance(seen, Seen):
             return transactional_receipt(job, seen)
         body, encode = _body(job), encoding(job)
         try:
-            done = await self.store.write_alone(lambda: ledger.transactional(job.request, body, encode))
+            done = await self.store.write_alone(lambda: settling.transactional(job.request, body, encode))
         except CommitUnknown:
-            seen = await self.store.read(lambda: ledger.look(job.request))
+            seen = await self.store.read(lambda: claims.look(job.request))
             if isinstance(seen, NoRow):
                 raise
             done = seen

@@ -166,3 +166,11 @@ def settle_case(key: OperationKey, kind: CaseKind) -> Script[None]:
     """Close the open case of one kind, because evidence answered it."""
     state = advance(CASE_TABLE, CaseState.OPEN, CaseEvent.EVIDENCE)
     yield from one_row("settle_open_case", **key_params(key), kind=kind, state=state, expected_state=CaseState.OPEN)
+
+
+def existing(key: OperationKey) -> Script[Row]:
+    """Read an operation that is known to be there."""
+    row = yield from one_row("get_operation", **key_params(key))
+    if row is None:
+        raise LookupError(f"operation {key} vanished")
+    return row

@@ -1,0 +1,245 @@
+"""Scripts that look at an operation and claim it: the caller that holds the claim may run the effect once."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from counterfoil import codec
+from counterfoil.core.effects import (
+    AlreadySettled,
+    ClaimDecision,
+    MayClaim,
+    Unsettled,
+    Wanted,
+    decide_claim,
+)
+from counterfoil.core.machine import advance
+from counterfoil.core.states import (
+    OPERATION,
+    CaseKind,
+    CaseState,
+    OperationEvent,
+    OperationState,
+    Sender,
+)
+from counterfoil.core.unknown import (
+    Resend,
+    resend_plan,
+)
+from counterfoil.storage import rows
+from counterfoil.storage.script import Row, Script, one_row
+from counterfoil.storage.scripts.moves import (
+    key_params,
+    mark_lost,
+    settle_case,
+)
+
+if TYPE_CHECKING:
+    from counterfoil.model import OperationKey, Origin, ProviderFacts, Trusted
+
+
+CLAIMED = advance(OPERATION, OperationState.PENDING, OperationEvent.CLAIMED)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Request:
+    """Everything a claim needs to know of the operation that is asked for."""
+
+    key: OperationKey
+    effect: str
+    effect_version: int
+    facts: ProviderFacts
+    digests: codec.Digests
+    payload: bytes
+    holder: str
+    trusted: Trusted
+    origin: Origin
+    known_dead: str | None = None
+
+    @property
+    def id(self) -> dict[str, Any]:
+        """Return the key as parameters."""
+        return {"tenant": self.key.tenant, "operation_id": self.key.operation_id}
+
+    @property
+    def wanted(self) -> Wanted:
+        """Return what decisions compare the row with."""
+        return Wanted(
+            effect=self.effect,
+            effect_version=self.effect_version,
+            identity=self.digests.identity,
+            known_dead=self.known_dead,
+        )
+
+    def columns(self) -> dict[str, Any]:
+        """Return the columns that every new operation starts with."""
+        return {
+            **self.id,
+            "effect": self.effect,
+            "effect_version": self.effect_version,
+            "sender": Sender.CALLER.value,
+            "identity_digest": self.digests.identity,
+            "content_digest": self.digests.content,
+            "field_digests": codec.pack_fields(self.digests),
+            "provider": rows.facts_text(self.facts),
+            **rows.trusted_columns(self.trusted),
+            **rows.origin_columns(self.origin),
+        }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Granted:
+    """The caller holds the claim and may run the effect once, with the stored payload."""
+
+    attempt: int
+    fence: int
+    claimed_at: int
+    deadline: int
+    payload: bytes
+    content: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class LostRace:
+    """Another caller moved the row first; read again."""
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """The claim was not granted: why, the row it was judged by, and its open case if the outcome is unknown."""
+
+    decision: ClaimDecision
+    row: Row
+    case: Row | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class NoRow:
+    """Nobody has asked for this operation yet."""
+
+
+ClaimResult = Granted | LostRace | Seen
+
+
+def look(request: Request) -> Script[Seen | NoRow]:
+    """Read what is known, changing nothing."""
+    row = yield from one_row("look_at_operation", **request.id)
+    if row is None:
+        return NoRow()
+    return (yield from judge(request, row))
+
+
+def judge(request: Request, row: Row) -> Script[Seen]:
+    """Say what a row means for the caller, with what is needed to answer from it."""
+    decision = decide_claim(rows.snapshot(row, request.facts), request.wanted)
+    if isinstance(decision, AlreadySettled):
+        return Seen(decision, row)
+    return Seen(decision, row, (yield from unknown_case(request.key, row)))
+
+
+def unknown_case(key: OperationKey, row: Row) -> Script[Row | None]:
+    """Read the open case of an operation whose outcome is unknown."""
+    if row["state"] != OperationState.UNKNOWN:
+        return None
+    kind = CaseKind.UNKNOWN_OUTCOME
+    return (yield from one_row("get_open_case", **key_params(key), kind=kind, expected_state=CaseState.OPEN))
+
+
+def claim(request: Request) -> Script[ClaimResult]:
+    """Take the claim, or say what stands in the way; a lease that ran out turns into an unknown outcome here."""
+    new = yield from one_row(
+        "insert_claimed_operation",
+        **request.columns(),
+        state=CLAIMED.value,
+        payload=request.payload,
+        holder=request.holder,
+        lease=request.facts.lease,
+        time_limit=request.facts.time_limit,
+    )
+    if new is not None:
+        return _granted({**new, "content_digest": request.digests.content})
+    seen = yield from look(request)
+    match seen:
+        case NoRow():
+            return LostRace()
+        case Seen(MayClaim(), row):
+            return (yield from _take(request, row, OperationEvent.CLAIMED))
+        case Seen(Unsettled(expired=True), row):
+            return (yield from _expire(request, row))
+        case Seen(Unsettled(plan=Resend()), row):
+            return (yield from _resend(request, row))
+        case _:
+            return seen
+
+
+def find_claim(request: Request) -> Script[Granted | Seen | NoRow]:
+    """Look up whether a claim whose COMMIT nobody heard of took effect: then its holder is in the row."""
+    row = yield from one_row("get_operation", **request.id)
+    if row is None:
+        return NoRow()
+    if row["holder"] == request.holder:
+        return _granted(row)
+    return (yield from judge(request, row))
+
+
+def _granted(row: Row) -> Granted:
+    return Granted(
+        attempt=row["attempt"],
+        fence=row["fence"],
+        claimed_at=row["claimed_at"],
+        deadline=row["attempt_deadline"],
+        payload=row["payload"],
+        content=row["content_digest"],
+    )
+
+
+def _take(request: Request, row: Row, *events: OperationEvent) -> Script[Granted | LostRace]:
+    state = OperationState(row["state"])
+    for event in events:
+        state = advance(OPERATION, state, event)
+    taken = yield from one_row(
+        "take_operation_if_unmoved",
+        **request.id,
+        state=state,
+        version=row["version"],
+        holder=request.holder,
+        lease=request.facts.lease,
+        time_limit=request.facts.time_limit,
+    )
+    if taken is None:
+        return LostRace()
+    return _granted({**taken, "content_digest": row["content_digest"]})
+
+
+def _expire(request: Request, row: Row) -> Script[ClaimResult]:
+    """Move a claim whose lease ran out to `unknown`, then go on by what may be done with it."""
+    died = row["holder"] == request.known_dead
+    what = "the process that performed it died" if died else "the lease ran out"
+    moved = yield from mark_lost(request.key, row, reason=f"{what} before an outcome was recorded")
+    if moved is None:
+        return LostRace()
+    seen = yield from judge(request, moved)
+    match seen:
+        case Seen(Unsettled(plan=Resend()), _):
+            return (yield from _resend(request, moved))
+        case _:
+            return seen
+
+
+def claim_resend(request: Request, version: int) -> Script[Granted | LostRace]:
+    """Claim another attempt under the provider's key, after a look-up that settled nothing."""
+    row = yield from one_row("get_operation", **request.id)
+    if row is None or row["version"] != version:
+        return LostRace()
+    seen = rows.snapshot(row, request.facts)
+    if resend_plan(seen.facts, seen.times) is None:
+        return LostRace()
+    return (yield from _resend(request, row))
+
+
+def _resend(request: Request, row: Row) -> Script[Granted | LostRace]:
+    taken = yield from _take(request, row, OperationEvent.RESEND_ALLOWED, OperationEvent.CLAIMED)
+    if isinstance(taken, Granted):
+        yield from settle_case(request.key, CaseKind.UNKNOWN_OUTCOME)
+    return taken

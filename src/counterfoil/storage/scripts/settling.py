@@ -1,0 +1,174 @@
+"""Scripts that record what became of an attempt, in time or late, and transactional effects in one go."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from counterfoil.core.effects import (
+    NothingToAdd,
+    SameEffect,
+    SettlesIt,
+    Superseded,
+    decide_late,
+)
+from counterfoil.core.machine import advance
+from counterfoil.core.states import (
+    OPERATION,
+    AttemptOutcome,
+    CaseKind,
+    EvidenceKind,
+    OperationEvent,
+    OperationState,
+)
+from counterfoil.storage import rows
+from counterfoil.storage.script import Row, Script, one_row, user_code
+from counterfoil.storage.scripts.claims import CLAIMED, Granted, Request, Seen, look, unknown_case
+from counterfoil.storage.scripts.moves import (
+    Outcome,
+    archive_attempt,
+    columns,
+    end_attempt,
+    existing,
+    keep,
+    key_params,
+    open_case,
+    settle_unmoved,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from counterfoil.model import OperationKey
+
+
+_EVENT = {
+    AttemptOutcome.SUCCEEDED: OperationEvent.RETURNED,
+    AttemptOutcome.NOT_SENT: OperationEvent.NOT_SENT,
+    AttemptOutcome.REFUSED: OperationEvent.REFUSED,
+    AttemptOutcome.UNKNOWN: OperationEvent.OUTCOME_LOST,
+}
+_LATE_EVENT = _EVENT | {
+    AttemptOutcome.SUCCEEDED: OperationEvent.PROVED_HAPPENED,
+    AttemptOutcome.NOT_SENT: OperationEvent.PROVED_ABSENT,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Settled:
+    """The outcome is recorded; `row` is the operation after it, `case` the one that it opened."""
+
+    row: Row
+    case: Row | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Late:
+    """The claim was lost before the outcome came; what that means, and the row as it is now."""
+
+    decision: SameEffect | Superseded | NothingToAdd
+    row: Row
+
+
+def settle(key: OperationKey, granted: Granted, outcome: Outcome) -> Script[Settled | Late]:
+    """Record an attempt's outcome if the claim still holds; otherwise keep it as evidence and say what it means."""
+    event = yield from _event(key, granted, outcome)
+    state = advance(OPERATION, OperationState.IN_FLIGHT, event)
+    succeeded = outcome.outcome is AttemptOutcome.SUCCEEDED
+    if not succeeded:
+        yield from archive_attempt(key, granted.fence, outcome)
+    row = yield from one_row(
+        "settle_if_fenced",
+        **key_params(key),
+        keeps_attempt=succeeded,
+        fence=granted.fence,
+        expected_state=OperationState.IN_FLIGHT.value,
+        **columns(state, outcome, EvidenceKind.REPLY),
+    )
+    if row is None:
+        return (yield from _settle_late(key, granted, outcome, event))
+    if state is OperationState.UNKNOWN:
+        return Settled(row, (yield from open_case(key, row, CaseKind.UNKNOWN_OUTCOME, _lost_reason(outcome))))
+    return Settled(row)
+
+
+def _event(key: OperationKey, granted: Granted, outcome: Outcome) -> Script[OperationEvent]:
+    """Say what an attempt's end means for its operation: that it was not sent tells nothing of an earlier, lost one."""
+    if outcome.outcome is AttemptOutcome.NOT_SENT:
+        lost = yield from one_row(
+            "get_lost_attempt_before", **key_params(key), attempt=granted.attempt, outcome=AttemptOutcome.UNKNOWN
+        )
+        if lost is not None:
+            return OperationEvent.OUTCOME_LOST
+    return _EVENT[outcome.outcome]
+
+
+def _settle_late(
+    key: OperationKey, granted: Granted, outcome: Outcome, event: OperationEvent
+) -> Script[Settled | Late]:
+    row = yield from existing(key)
+    if row["attempt"] == granted.attempt and _is_recorded(row, outcome, event):
+        return Settled(row, (yield from unknown_case(key, row)))
+    answer = f"attempt {granted.attempt}: {outcome.outcome}"
+    yield from keep(key, granted.attempt, EvidenceKind.LATE_REPLY, answer, body=outcome.receipt)
+    yield from end_attempt(key, granted.attempt, outcome)
+    means = AttemptOutcome.UNKNOWN if event is OperationEvent.OUTCOME_LOST else outcome.outcome
+    decision = decide_late(rows.snapshot(row), attempt=granted.attempt, outcome=means)
+    match decision:
+        case SettlesIt(kind):
+            return (yield from _late_proof(key, row, outcome, kind))
+        case SameEffect():
+            if rows.contradicts(row, outcome.receipt, outcome.marker):
+                why = "a late reply differs from the receipt that was stored meanwhile"
+                yield from open_case(key, row, CaseKind.CONTRADICTING_RECEIPTS, why)
+            return Late(decision, row)
+        case Superseded(kind):
+            if kind is not None:
+                yield from open_case(key, row, kind, f"{answer}, after attempt {row['attempt']} had begun")
+            return Late(decision, row)
+        case NothingToAdd():
+            return Late(decision, row)
+
+
+def _is_recorded(row: Row, outcome: Outcome, event: OperationEvent) -> bool:
+    """Say whether this very outcome is stored already: its first COMMIT took effect although nobody heard of it."""
+    state = advance(OPERATION, OperationState.IN_FLIGHT, event)
+    stored = (row["state"], row["receipt"], row["error_class"])
+    by_itself = row["settled_by"] in {None, EvidenceKind.REPLY, EvidenceKind.LATE_REPLY}
+    return by_itself and stored == (state, outcome.receipt, outcome.error_class)
+
+
+def _late_proof(key: OperationKey, row: Row, outcome: Outcome, kind: CaseKind | None) -> Script[Settled]:
+    state = advance(OPERATION, OperationState(row["state"]), _LATE_EVENT[outcome.outcome])
+    moved = yield from settle_unmoved(key, row, state, outcome, EvidenceKind.LATE_REPLY)
+    if kind is not None:
+        yield from open_case(key, moved, kind, f"late proof that it happened, while it counted as {row['state']}")
+    return Settled(moved)
+
+
+def transactional(
+    request: Request, body: Callable[[Any], Any], encode: Callable[[Any], Outcome]
+) -> Script[Settled | Seen]:
+    """Run a transactional effect's body and record it, in the one transaction that holds its business rows."""
+    seen = yield from look(request)
+    if isinstance(seen, Seen):
+        return seen
+    value = yield from user_code(body)
+    outcome = encode(value)
+    row = yield from one_row(
+        "insert_settled_operation",
+        **request.columns(),
+        state=advance(OPERATION, CLAIMED, OperationEvent.RETURNED),
+        receipt=outcome.receipt,
+        receipt_marker=outcome.marker,
+        settled_by=EvidenceKind.REPLY,
+    )
+    if row is None:
+        raise LookupError(f"operation {request.key} appeared inside one transaction")
+    return Settled(row)
+
+
+def _lost_reason(outcome: Outcome) -> str:
+    if outcome.outcome is AttemptOutcome.NOT_SENT:
+        return "the outcome of an earlier attempt was lost, and the last one was not sent"
+    return f"the outcome was lost: {outcome.error_class or 'no answer'}"
