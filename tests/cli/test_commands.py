@@ -403,3 +403,19 @@ def test_what_is_stored_cannot_drive_the_terminal(line: Line) -> None:
 
 def test_every_exit_code_in_the_registry_is_one_of_the_tables() -> None:
     assert {cls.exit for cls in REGISTRY.values()} <= set(Exit)
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "ops list --before",
+        "ops list --limit",
+        "find x --limit",
+        "review list --after",
+        "review list --limit",
+        "review resolve case-1 --noted --expect-version",
+    ],
+)
+@pytest.mark.parametrize("number", ["9" * 23, "9" * 5000, "-1", "1.5", "x"], ids=lambda text: text[:2])
+def test_a_number_that_no_database_holds_is_a_usage_error(empty: Line, command: str, number: str) -> None:
+    assert empty.error(command, number, exit_code=2)["code"] == "invalid-command"

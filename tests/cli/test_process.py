@@ -64,6 +64,30 @@ def test_the_list_of_commands_says_what_each_says_of_itself(noun: str) -> None:
     assert COMMANDS[noun][1] in " ".join(done.stdout.split())
 
 
+UNDECODED = [
+    ["explain", b"\xff"],
+    ["ops", "show", b"\xff"],
+    ["ops", "list", "--effect", b"\xff"],
+    ["find", b"caf\xe9"],
+    ["receipts", "show", b"\xff"],
+    ["review", "open", b"\xff"],
+    ["review", "list", "--tenant", b"\xff"],
+    ["db", "status", "--url", b"sqlite:///a\xff.db"],
+    [b"\xff"],
+]
+
+
+@pytest.mark.parametrize("words", UNDECODED)
+@pytest.mark.parametrize("as_json", [[], ["--json"]], ids=["text", "json"])
+def test_bytes_that_are_no_text_are_a_usage_error(line: Line, words: list[str | bytes], as_json: list[str]) -> None:
+    done = subprocess.run(  # noqa: PLW1510 - the exit code is what is looked at
+        [*COMMAND, *words, *as_json], capture_output=True, text=True, env={**os.environ, "COUNTERFOIL_URL": line.url}
+    )
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "is not UTF-8" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
 def test_a_reader_that_goes_away_is_no_error(line: Line) -> None:
     process = subprocess.Popen(
         [*COMMAND, "ops", "list", "--json"], stdout=subprocess.PIPE, stderr=subprocess.PIPE,

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import click
 
-from counterfoil.cli.session import Session, verb
+from counterfoil.cli.session import Session, integer, verb
 
 
 @click.command()
 @click.argument("any_id", metavar="ANY_ID")
-@click.option("--limit", type=int, default=50, show_default=True, help="Operations to show, at most 1000.")
+@click.option("--limit", type=integer, default=50, show_default=True, help="Operations to show, at most 1000.")
 @verb
 def command(session: Session, any_id: str, limit: int) -> None:
     """Say what an id of any kind belongs to.

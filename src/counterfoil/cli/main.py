@@ -70,6 +70,12 @@ class LazyGroup(click.Group):
             report(InvalidCommand(wrong.format_message()), as_json=True)
             sys.exit(Exit.USAGE)
 
+    def make_context(self, info_name: str | None, args: list[str], *rest: Any, **extra: Any) -> click.Context:
+        """Read the command line, once every word of it is known to be text."""
+        if not extra.get("resilient_parsing"):  # a shell that completes words is told nothing
+            refuse_undecoded(args)
+        return super().make_context(info_name, args, *rest, **extra)
+
     def invoke(self, ctx: click.Context) -> Any:
         """Run a command and turn what it raises into a message on standard error and an exit code."""
         try:
@@ -79,6 +85,17 @@ class LazyGroup(click.Group):
             sys.exit(error.exit)
         except (KeyboardInterrupt, click.Abort):
             sys.exit(INTERRUPTED)
+
+
+def refuse_undecoded(words: Sequence[str]) -> None:
+    """Refuse bytes that are not UTF-8, which Python passes on as lone surrogates: no id and no database holds one.
+
+    Raises:
+        UsageError: a word has one; it is not shown, as a terminal could not print it.
+    """
+    for place, word in enumerate(words, start=1):
+        if not word.isascii() and any("\ud800" <= char <= "\udfff" for char in word):
+            raise click.UsageError(f"Word {place} after the command's name is not UTF-8. Nothing was done.")
 
 
 def report(error: CounterfoilError, *, as_json: bool) -> None:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from counterfoil.cli.session import Session, verb
+from counterfoil.cli.session import Session, integer, verb
 
 if TYPE_CHECKING:
     from counterfoil.model import Operation, OperationDetail, Page
@@ -35,8 +35,8 @@ def command() -> None:
 @click.option("--thread", "thread_id", metavar="ID", help="Only those of this LangGraph thread.")
 @click.option("--older", "older_than", metavar="AGE", help="Only those asked for at least this long ago: 30m, 2h.")
 @click.option("--since", "newer_than", metavar="AGE", help="Only those asked for less than this long ago.")
-@click.option("--before", type=int, metavar="SEQ", help="Go on below this row: the `seq` of the last one shown.")
-@click.option("--limit", type=int, default=50, show_default=True, help="Rows to show, at most 1000.")
+@click.option("--before", type=integer, metavar="SEQ", help="Go on below this row: the `seq` of the last one shown.")
+@click.option("--limit", type=integer, default=50, show_default=True, help="Rows to show, at most 1000.")
 @verb
 def list_(session: Session, **asked: Any) -> None:
     """List operations, the newest first."""

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from counterfoil.cli.session import Session, verb
+from counterfoil.cli.session import Session, integer, verb
 
 if TYPE_CHECKING:
     from counterfoil.core.states import Verdict
@@ -25,8 +25,8 @@ def command() -> None:
     "--state", type=click.Choice(["open", "resolved", "settled", "all"]), default="open", show_default=True,
     help="open: waits; resolved: a person gave a verdict; settled: evidence answered it.",
 )  # fmt: skip
-@click.option("--after", type=int, metavar="N", help="Go on after this case's number.")
-@click.option("--limit", type=int, default=50, show_default=True, help="Cases to show, at most 1000.")
+@click.option("--after", type=integer, metavar="N", help="Go on after this case's number.")
+@click.option("--limit", type=integer, default=50, show_default=True, help="Cases to show, at most 1000.")
 @verb
 def list_(session: Session, state: str, after: int | None, limit: int) -> None:
     """List cases, the oldest first."""
@@ -122,7 +122,7 @@ def open_(session: Session, operation: str) -> None:
 @click.option("--evidence", metavar="TEXT", help="What shows it; as a JSON object, array or string also the value.")
 @click.option("--reason", default="", metavar="TEXT", help="How it is known.")
 @click.option("--by", metavar="NAME", help="Who gives the verdict; by default the operating-system user.")
-@click.option("--expect-version", type=int, metavar="N", help="The version of the case that you saw: review show.")
+@click.option("--expect-version", type=integer, metavar="N", help="The version of the case that you saw: review show.")
 @verb
 def resolve(session: Session, case: str, **given: Any) -> None:
     """Give a verdict on a case. One verdict wins; whoever comes second is told who was first.

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from counterfoil.core.arguments import LARGEST
 from counterfoil.errors import InvalidCommand
 
 if TYPE_CHECKING:
@@ -23,6 +24,18 @@ T = TypeVar("T")
 
 JSON = "counterfoil.json"
 """Where the context keeps whether JSON was asked for, for the place that prints errors."""
+
+
+def integer(text: str) -> int:
+    """Read a whole number that a database holds; click's own ranges would fill the help with it.
+
+    Raises:
+        BadParameter: it is none.
+    """
+    digits = str(text)  # a default is a number already
+    if not (digits.isascii() and digits.isdigit() and len(digits) < len(str(LARGEST))):
+        raise click.BadParameter("write a whole number, not negative and of 18 digits at the most.")
+    return int(digits)
 
 
 class Session:
