@@ -177,6 +177,35 @@ def test_a_late_result_while_another_attempt_runs(subject: Subject, provider: st
     assert subject.evidence()[-1] == "late_reply"
 
 
+@pytest.mark.parametrize("provider", ["queryable", "keyed"])
+@pytest.mark.parametrize("ending", [NotSent("busy"), Refused("no"), OSError()], ids=["not sent", "refused", "lost"])
+def test_a_late_result_settles_it_when_the_other_attempt_gets_nothing(
+    subject: Subject, provider: str, ending: Exception
+) -> None:
+    race = Race(subject, {"id": 1}, ending, provider=provider)
+    second = race.second_stops()
+    with pytest.raises(FenceLost):
+        race.first_returns()
+    race.gates[1].open()
+    assert second.result().value == {"id": 1}
+    assert subject.state == "succeeded"
+    sent = len(subject.sent)
+    assert race.perform().value == {"id": 1}
+    assert len(subject.sent) == sent
+
+
+def test_a_late_result_settles_it_when_the_other_attempt_is_never_heard_of(subject: Subject) -> None:
+    race = Race(subject, {"id": 1}, {"id": 2})
+    second = race.second_stops()
+    with pytest.raises(FenceLost):
+        race.first_returns()
+    subject.clock.advance(AFTER_DEADLINE)
+    assert race.perform().value == {"id": 1}
+    race.gates[1].open()
+    assert second.result().value in ({"id": 1}, {"id": 2})
+    assert subject.state == "succeeded"
+
+
 @pytest.mark.parametrize(("provider", "cases"), [("queryable", [DOUBLE]), ("keyed", [])])
 def test_a_late_result_after_another_attempt_won(subject: Subject, provider: str, cases: list[str]) -> None:
     race = Race(subject, {"id": 1}, {"id": 2}, provider=provider)

@@ -451,6 +451,7 @@ PIECES = {
     "parallel": Piece(
         builders=(fan_out(CALL[0], MAIL[0]), fan_out(CALL[1], MAIL[1])),
         values={**BEGAN, "log": ["prepare", "call", "mail", "notify"]},
+        ordered=False,  # what one branch returned may be stored before or after the other has been asked for
     ),
     "subgraph": Piece(
         builders=chains(("prepare", prepare), ("child", (child(TICKET[0]), child(TICKET[1]))), ("notify", notify)),

@@ -232,7 +232,7 @@ async def test_deleting_a_thread_leaves_other_threads_and_other_tenants(shop: Sh
         for thread in ("t", "u")
     }
     assert left == {("a", "t"): None, ("a", "u"): ["au"], ("b", "t"): ["bt"], ("b", "u"): ["bu"]}
-    for table in ("checkpoint", "channel", "write", "thread", "mint"):
+    for table in ("checkpoint", "channel", "write", "mint"):
         assert shop.rows(table, "tenant = 'a' and thread_id = 't'") == 0
     graph.invoke({"order": "anew"}, shop.cf.config(thread_id="t", tenant="a"))
     assert graph.get_state(shop.cf.config(thread_id="t", tenant="a")).values["log"] == ["n"]

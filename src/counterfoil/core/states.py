@@ -59,6 +59,7 @@ class OperationEvent(StrEnum):
     NOT_SENT = "not_sent"
     TRIES_USED_UP = "tries_used_up"
     OUTCOME_LOST = "outcome_lost"
+    EARLIER_PROVED = "earlier_proved"
     PROVED_HAPPENED = "proved_happened"
     PROVED_ABSENT = "proved_absent"
     RESEND_ALLOWED = "resend_allowed"
@@ -84,6 +85,7 @@ OPERATION: Table[OperationState, OperationEvent] = (
     Transition(_S.IN_FLIGHT, _E.REFUSED, _S.FAILED, "it provably did not happen and will not be tried again"),
     Transition(_S.IN_FLIGHT, _E.NOT_SENT, _S.PENDING, "it provably did not happen; may be tried again"),
     Transition(_S.IN_FLIGHT, _E.TRIES_USED_UP, _S.PARKED, "dead letter; holds its stream"),
+    Transition(_S.IN_FLIGHT, _E.EARLIER_PROVED, _S.SUCCEEDED, "an earlier attempt replied late, this one got nothing"),
     Transition(_S.IN_FLIGHT, _E.OUTCOME_LOST, _S.UNKNOWN, "time-out, lost reply, cancelled, crash, lease over"),
     Transition(_S.UNKNOWN, _E.PROVED_HAPPENED, _S.SUCCEEDED, "by look-up, late reply or verdict"),
     Transition(_S.UNKNOWN, _E.PROVED_ABSENT, _S.PENDING, "by look-up, late reply or verdict"),

@@ -14,12 +14,13 @@ import sys
 import threading
 from collections import deque
 from dataclasses import dataclass
+from itertools import islice, takewhile
 from threading import get_ident
 from typing import TYPE_CHECKING, Any
 
 from counterfoil.drivers.probes import Point
 from counterfoil.drivers.sqlstate import from_sqlite
-from counterfoil.errors import Busy, CommitUnknown, StoreClosed
+from counterfoil.errors import Busy, CommitUnknown, NestedEffect, StoreClosed
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -47,6 +48,7 @@ class Unit:
     result: Any = None
     error: BaseException | None = None
     done: bool = False
+    queued: bool = False
     leads: bool = False
     wake: threading.Event | None = None
 
@@ -102,6 +104,10 @@ class Writer:
         self._queue: deque[Unit] = deque()
         self._leading = False
         self._leader: int | None = None
+        self._terms = 0  # counts the changes of the lead, so that a waiting caller can tell two of them apart
+        self._running: int | None = None
+        self._batch: list[Unit] = []
+        self._commit_sent = False
         self._committed = False
         self._closed = False
         self._stopping = False
@@ -117,16 +123,17 @@ class Writer:
         Raises:
             Busy: another caller's transaction kept the writer for longer than the wait; the unit was not run.
         """
-        leads = self._enqueue(unit, leader=get_ident())
         try:
+            leads = self._enqueue(unit, leader=get_ident())
             while not unit.done:
                 if leads:
                     self._lead(unit)
                 else:
                     self._wait(unit)
-                    leads = self._accept(unit)
+                leads = self._accept(unit)
         except BaseException:
-            self.withdraw(unit)  # what nobody waits for is not run, if it is not too late
+            if unit.queued:
+                self.withdraw(unit)  # what nobody waits for is not run, if it is not too late
             raise
         return unit.answer()
 
@@ -158,7 +165,7 @@ class Writer:
                 self._lead(last)
             else:
                 last.waking().wait(SLICE_S)
-                leads = self._accept(last)
+            leads = self._accept(last)
         self._stopping = True
         if self._thread is not None:
             self._thread_wake.release()
@@ -204,18 +211,17 @@ class Writer:
 
     def _watch(self, unit: Unit) -> bool:
         """Wait for the unit in slices, taking a lead over that was lost; False if it took too long."""
-        lost = 0
+        lost: int | None = None
         for _ in range(int(WAIT_S / SLICE_S)):
             if unit.waking().wait(SLICE_S):
                 return True
-            lost = lost + 1 if self._is_lost() else 0
-            if lost > 1 and self._take_over(unit):
+            before, lost = lost, self._terms if self._is_lost(self._leader) else None
+            if lost is not None and lost == before and self._take_over(unit, lost):
                 return True
         return False
 
-    def _is_lost(self) -> bool:
+    def _is_lost(self, leader: int | None) -> bool:
         """Say whether nobody leads who should: a signal interrupted it where nothing could catch that."""
-        leader = self._leader
         frame = sys._current_frames().get(leader) if leader is not None else None  # noqa: SLF001 - no other way to see it
         while frame is not None:
             if frame.f_code is Writer._lead.__code__:
@@ -223,11 +229,12 @@ class Writer:
             frame = frame.f_back
         return self._leading
 
-    def _take_over(self, unit: Unit) -> bool:
-        """Make a waiting caller the leader in place of one that lost the lead."""
+    def _take_over(self, unit: Unit, term: int) -> bool:
+        """Make a waiting caller the leader in place of one that lost the lead, unless the lead moved meanwhile."""
         with self._mutex:
-            if not self._leading or unit not in self._queue:
+            if not self._leading or self._terms != term or unit not in self._queue:
                 return False
+            self._terms += 1
             for waiting in self._queue:
                 waiting.leads = False
             self._leader, unit.leads = None, True
@@ -238,7 +245,7 @@ class Writer:
         with self._mutex:
             leads, unit.leads = unit.leads, False
             if leads:
-                self._leader = get_ident()
+                self._leader, self._terms = get_ident(), self._terms + 1
             return leads
 
     def _resign(self, unit: Unit) -> None:
@@ -255,15 +262,29 @@ class Writer:
     def _enqueue(self, unit: Unit, *, leader: int | None = None, closing: bool = False) -> bool:
         """Queue a unit; True if the caller now leads, which it also does if it had the lead and lost hold of it."""
         self.check_usable()  # before the mutex, too: in a forked child its holder does not exist
+        self._refuse_nested()
         with self._mutex:
             self.check_usable()
             self._closed = closing
             self._queue.append(unit)
+            unit.queued = True
             if self._leading and (leader is None or leader != self._leader):
                 unit.waking()  # before anyone can be done with it
                 return False
-            self._leading, self._leader = True, leader
+            self._leading, self._leader, self._terms = True, leader, self._terms + 1
             return True
+
+    def _refuse_nested(self) -> None:
+        """Refuse a caller whose own transaction is open here: it would wait for itself, or undo itself.
+
+        Raises:
+            NestedEffect: the call comes from inside a transactional effect.
+        """
+        if self._running == get_ident():
+            raise NestedEffect(
+                "The database was used through Counterfoil inside a transactional effect, whose transaction is open."
+                " Use the transaction that the effect was given, and perform other effects after it."
+            )
 
     def _lead(self, own: Unit | None) -> None:
         """Run one batch (whose first unit is the own one) or, without an own one, all there are; then hand on.
@@ -277,24 +298,39 @@ class Writer:
                 if own is not None:
                     break
         finally:
+            self._rescue(own)
             self._hand_on()
+
+    def _rescue(self, own: Unit | None) -> None:
+        """After an interrupt: finish what was committed for others, and put back what was taken and not run."""
+        batch, self._batch, self._running = self._batch, [], None
+        others = [unit for unit in batch if unit is not own and not unit.done]
+        if self._committed:
+            for unit in others:
+                unit.finish()
+        elif others:
+            with self._mutex:
+                self._queue.extendleft(reversed([unit for unit in others if unit not in self._queue]))
 
     def _next_batch(self, own: Unit | None) -> list[Unit]:
         """Take the next units that may share a transaction; one that must be alone on its own thread is left."""
         with self._mutex:
-            if self._queue and not self._queue[0].shares:
-                head = self._queue[0]
-                mine = head is own or head.notify is not None or not head.alone
-                return [self._queue.popleft()] if mine else []
-            batch: list[Unit] = []
-            while self._queue and self._queue[0].shares and len(batch) < BATCH:
-                batch.append(self._queue.popleft())
-            return batch
+            self._committed = False
+            self._batch = self._peek(own)
+            for _ in self._batch:
+                self._queue.popleft()
+            return self._batch
+
+    def _peek(self, own: Unit | None) -> list[Unit]:
+        if self._queue and not self._queue[0].shares:
+            head = self._queue[0]
+            return [head] if head is own or head.notify is not None or not head.alone else []
+        return list(islice(takewhile(lambda unit: unit.shares, self._queue), BATCH))
 
     def _hand_on(self) -> None:
         """Give the lead to the first caller that waits, or to the thread if that caller cannot lead."""
         with self._mutex:
-            self._leader = None
+            self._leader, self._terms = None, self._terms + 1
             if not self._queue:
                 self._leading = False
                 return
@@ -325,7 +361,7 @@ class Writer:
         with self._mutex:
             mine = self._leading and self._leader is None
             if mine:
-                self._leader = get_ident()
+                self._leader, self._terms = get_ident(), self._terms + 1
             return mine
 
     # --- one transaction -------------------------------------------------------------------------------------------
@@ -341,22 +377,17 @@ class Writer:
             return
         for unit in batch:
             unit.finish()
+        self._batch, self._running = [], None
 
     def _interrupted(self, batch: list[Unit], own: Unit | None, error: BaseException) -> None:
         """Give an interrupt to the leader; the others keep what was committed, or go back to the queue."""
         lead = own or batch[0]
         lead.error = error
-        others = [unit for unit in batch if unit is not lead]
-        if self._committed:
-            for unit in others:
-                unit.finish()
-        else:
-            with self._mutex:
-                self._queue.extendleft(reversed(others))
+        self._rescue(lead)
         lead.finish()
 
     def _run_units(self, batch: list[Unit]) -> None:
-        self._committed = False
+        self._running = get_ident()
         first = batch[0]
         if not first.transaction:
             first.result = self._runner.run(self._connection, first.maker())
@@ -371,12 +402,14 @@ class Writer:
         self._runner.probe(Point.AFTER_COMMIT, "")
 
     def _take_turn(self, body: Callable[[], None]) -> None:
+        self._commit_sent = False
         try:
             self._begin()
             body()
             self._runner.probe(Point.BEFORE_COMMIT, "")
             self._commit()
         except BaseException:
+            self._committed = self._commit_sent and not self._connection.in_transaction
             self._undo()
             raise
         self._committed = True
@@ -394,6 +427,7 @@ class Writer:
             self._connection.execute("rollback")
 
     def _commit(self) -> None:
+        self._commit_sent = True
         try:
             self._connection.execute("commit")
         except sqlite3.Error as error:

@@ -34,6 +34,8 @@ if TYPE_CHECKING:
     from counterfoil.desk import Desk
     from counterfoil.heartbeats import Beat
 
+CLAIM_TRIES = 3
+"""Commits of a claim that may fail before the database is held to be out of order."""
 LEASE_MS = 30_000
 """How long a run's claim lasts without a heartbeat: how long the rescue of a run on another host waits."""
 
@@ -130,10 +132,16 @@ def claim_now(desk: Desk, config: RunnableConfig, run_input: Any) -> tuple[Run, 
 
 
 def _claim(wish: Wish) -> ThreadClaim:
-    try:
-        return wish.desk.store.write(lambda: threads.claim(wish.request))
-    except CommitUnknown:
-        return wish.desk.store.read(lambda: threads.find_claim(wish.request))
+    for left in reversed(range(CLAIM_TRIES)):
+        try:
+            return wish.desk.store.write(lambda: threads.claim(wish.request))
+        except CommitUnknown:
+            found = wish.desk.store.read(lambda: threads.find_claim(wish.request))
+            if found is not None:
+                return found
+            if not left:
+                raise
+    raise LookupError("unreachable: the last try returns or raises")
 
 
 async def aclaim_now(desk: Desk, config: RunnableConfig, run_input: Any) -> tuple[Run, str | None]:
@@ -167,10 +175,16 @@ async def _aclaim_whole(desk: Desk, config: RunnableConfig, run_input: Any) -> t
 
 
 async def _aclaim(wish: Wish) -> ThreadClaim:
-    try:
-        return await wish.desk.async_store.write(lambda: threads.claim(wish.request))
-    except CommitUnknown:
-        return await wish.desk.async_store.read(lambda: threads.find_claim(wish.request))
+    for left in reversed(range(CLAIM_TRIES)):
+        try:
+            return await wish.desk.async_store.write(lambda: threads.claim(wish.request))
+        except CommitUnknown:
+            found = await wish.desk.async_store.read(lambda: threads.find_claim(wish.request))
+            if found is not None:
+                return found
+            if not left:
+                raise
+    raise LookupError("unreachable: the last try returns or raises")
 
 
 @contextmanager

@@ -140,7 +140,8 @@ class ManagedRuns:
         whole = self._whole(config)
         if is_nested(whole):
             return super().bulk_update_state(config, supersteps)  # type: ignore[misc, no-any-return]
-        run, _ = claim_now(self.desk, whole, None)
+        run, parked = claim_now(self.desk, whole, None)
+        run.parked.extend([parked] if parked is not None else [])  # a change of state settles no outcome
         with owning(run, RunControl()):
             return super().bulk_update_state(with_run(config, run), supersteps)  # type: ignore[misc, no-any-return]
 
@@ -149,7 +150,8 @@ class ManagedRuns:
         whole = self._whole(config)
         if is_nested(whole):
             return await super().abulk_update_state(config, supersteps)  # type: ignore[misc, no-any-return]
-        run, _ = await aclaim_now(self.desk, whole, None)
+        run, parked = await aclaim_now(self.desk, whole, None)
+        run.parked.extend([parked] if parked is not None else [])
         async with aowning(run, RunControl()):
             return await super().abulk_update_state(with_run(config, run), supersteps)  # type: ignore[misc, no-any-return]
 

@@ -329,7 +329,7 @@ class _Handler(BaseHTTPRequestHandler):
         """Stay silent."""
 
 
-def _wait_for_orphanhood() -> None:
+def _wait_for_orphanhood(parent: int) -> None:
     """Block until the parent is gone or, where stdin is a pipe from it, that is closed."""
     with DefaultSelector() as selector:
         if _has_piped_stdin():
@@ -337,7 +337,9 @@ def _wait_for_orphanhood() -> None:
         # Forked siblings may keep the pipe open after the parent's death; its pidfd
         # tells at once. Not every system has one.
         with suppress(AttributeError, OSError):
-            selector.register(os.pidfd_open(os.getppid()), EVENT_READ, "parent")
+            selector.register(os.pidfd_open(parent), EVENT_READ, "parent")
+        if os.getppid() != parent:
+            return  # it died before it could be watched
         while not any(_is_gone(key.data) for key, _ in selector.select()):
             pass
 
@@ -365,13 +367,14 @@ def _arguments(arguments: Sequence[str] | None) -> argparse.Namespace:
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Print the base URL as the first line, and serve until killed or orphaned."""
+    parent = os.getppid()
     given = vars(_arguments(arguments))
     port = given.pop("port")
     server = Server(Desk(Settings(**given)), port)
     Thread(target=server.serve_forever, daemon=True).start()
     print(server.url, flush=True)  # noqa: T201 - the parent reads it
     with suppress(KeyboardInterrupt):
-        _wait_for_orphanhood()
+        _wait_for_orphanhood(parent)
 
 
 if __name__ == "__main__":

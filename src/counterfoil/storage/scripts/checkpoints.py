@@ -6,6 +6,7 @@ import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from counterfoil.core.states import ThreadState
 from counterfoil.storage.script import Row, Script, all_rows, one_row
 from counterfoil.storage.scripts import threads
 
@@ -136,7 +137,7 @@ def delete_thread(key: ThreadKey) -> Script[None]:
     """Delete a thread with all its checkpoints; receipts outlive it."""
     for statement in ("checkpoints", "channels", "writes", "mints"):
         yield from all_rows(f"delete_thread_{statement}", **key.params)
-    yield from one_row("delete_thread_row", **key.params)
+    yield from one_row("reset_thread", **key.params, state=ThreadState.IDLE)
 
 
 def _whole(row: Row) -> Script[Stored]:

@@ -47,16 +47,26 @@ _ATTEMPT_EVENT = {
 
 
 def mark_lost(key: OperationKey, row: Row, *, reason: str) -> Script[Row | None]:
-    """Move an operation in flight to `unknown` and open its case; None if it moved meanwhile."""
+    """Move an operation in flight to `unknown` and open its case; None if it moved meanwhile.
+
+    Where an earlier attempt has replied late, the operation has happened, whatever became of this one.
+    """
     outcome = Outcome(outcome=AttemptOutcome.UNKNOWN, error_text=reason)
-    state = advance(OPERATION, OperationState(row["state"]), OperationEvent.OUTCOME_LOST)
+    proof = yield from proof_before(key, row["attempt"])
+    event = OperationEvent.OUTCOME_LOST if proof is None else OperationEvent.EARLIER_PROVED
+    stored = columns(advance(OPERATION, OperationState(row["state"]), event), *(proof or (outcome, EvidenceKind.REPLY)))
     yield from archive_attempt(key, row["fence"], outcome)
-    moved = yield from one_row(
-        "settle_if_unmoved", **key_params(key), version=row["version"], **columns(state, outcome, EvidenceKind.REPLY)
-    )
-    if moved is not None:
+    moved = yield from one_row("settle_if_unmoved", **key_params(key), version=row["version"], **stored)
+    if moved is not None and proof is None:
         yield from open_case(key, moved, CaseKind.UNKNOWN_OUTCOME, reason)
     return moved
+
+
+def proof_before(key: OperationKey, attempt: int) -> Script[tuple[Outcome, EvidenceKind] | None]:
+    """Read what an earlier attempt returned after its claim was lost, as the outcome that it proves."""
+    kind, succeeded = EvidenceKind.LATE_REPLY, AttemptOutcome.SUCCEEDED
+    row = yield from one_row("get_proof_before", **key_params(key), attempt=attempt, kind=kind, outcome=succeeded)
+    return None if row is None else (Outcome(outcome=succeeded, receipt=row["body"]), kind)
 
 
 def prove_absent(key: OperationKey, row: Row, by: EvidenceKind) -> Script[Row]:

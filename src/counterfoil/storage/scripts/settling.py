@@ -33,6 +33,7 @@ from counterfoil.storage.scripts.moves import (
     keep,
     key_params,
     open_case,
+    proof_before,
     settle_unmoved,
 )
 
@@ -72,9 +73,11 @@ class Late:
 
 def settle(key: OperationKey, granted: Granted, outcome: Outcome) -> Script[Settled | Late]:
     """Record an attempt's outcome if the claim still holds; otherwise keep it as evidence and say what it means."""
-    event = yield from _event(key, granted, outcome)
-    state = advance(OPERATION, OperationState.IN_FLIGHT, event)
     succeeded = outcome.outcome is AttemptOutcome.SUCCEEDED
+    proof = None if succeeded else (yield from proof_before(key, granted.attempt))
+    event = (yield from _event(key, granted, outcome)) if proof is None else OperationEvent.EARLIER_PROVED
+    state = advance(OPERATION, OperationState.IN_FLIGHT, event)
+    stored, by = proof or (outcome, EvidenceKind.REPLY)
     if not succeeded:
         yield from archive_attempt(key, granted.fence, outcome)
     row = yield from one_row(
@@ -83,10 +86,11 @@ def settle(key: OperationKey, granted: Granted, outcome: Outcome) -> Script[Sett
         keeps_attempt=succeeded,
         fence=granted.fence,
         expected_state=OperationState.IN_FLIGHT.value,
-        **columns(state, outcome, EvidenceKind.REPLY),
+        **columns(state, stored, by),
     )
     if row is None:
-        return (yield from _settle_late(key, granted, outcome, event))
+        recorded = yield from _recorded(key, granted, stored, event)
+        return recorded or (yield from _settle_late(key, granted, outcome, event))
     if state is OperationState.UNKNOWN:
         return Settled(row, (yield from open_case(key, row, CaseKind.UNKNOWN_OUTCOME, _lost_reason(outcome))))
     return Settled(row)
@@ -107,8 +111,6 @@ def _settle_late(
     key: OperationKey, granted: Granted, outcome: Outcome, event: OperationEvent
 ) -> Script[Settled | Late]:
     row = yield from existing(key)
-    if row["attempt"] == granted.attempt and _is_recorded(row, outcome, event):
-        return Settled(row, (yield from unknown_case(key, row)))
     answer = f"attempt {granted.attempt}: {outcome.outcome}"
     yield from keep(key, granted.attempt, EvidenceKind.LATE_REPLY, answer, body=outcome.receipt)
     yield from end_attempt(key, granted.attempt, outcome)
@@ -130,12 +132,15 @@ def _settle_late(
             return Late(decision, row)
 
 
-def _is_recorded(row: Row, outcome: Outcome, event: OperationEvent) -> bool:
+def _recorded(key: OperationKey, granted: Granted, outcome: Outcome, event: OperationEvent) -> Script[Settled | None]:
     """Say whether this very outcome is stored already: its first COMMIT took effect although nobody heard of it."""
+    row = yield from existing(key)
     state = advance(OPERATION, OperationState.IN_FLIGHT, event)
-    stored = (row["state"], row["receipt"], row["error_class"])
+    stored = (row["attempt"], row["state"], row["receipt"], row["error_class"])
     by_itself = row["settled_by"] in {None, EvidenceKind.REPLY, EvidenceKind.LATE_REPLY}
-    return by_itself and stored == (state, outcome.receipt, outcome.error_class)
+    if not by_itself or stored != (granted.attempt, state, outcome.receipt, outcome.error_class):
+        return None
+    return Settled(row, (yield from unknown_case(key, row)))
 
 
 def _late_proof(key: OperationKey, row: Row, outcome: Outcome, kind: CaseKind | None) -> Script[Settled]:

@@ -90,12 +90,17 @@ def claim(request: ThreadRequest) -> Script[ThreadClaim]:
             return decision
 
 
-def find_claim(request: ThreadRequest) -> Script[ThreadClaim]:
-    """Look up whether a claim whose COMMIT nobody heard of took effect: then its holder is in the row."""
+def find_claim(request: ThreadRequest) -> Script[ThreadClaim | None]:
+    """Look up whether a claim whose COMMIT nobody heard of took effect: then its holder is in the row.
+
+    None says that nobody owns the thread, so the claim did not take effect and may be made again.
+    """
     row = yield from one_row("get_thread", **request.key.params)
-    if row is not None and row["holder"] == request.holder:
+    if row is None or row["holder"] is None:
+        return None
+    if row["holder"] == request.holder:
         return _claimed(row, parked_on=row["parked_on"])
-    return Taken(row["holder"] or "" if row else "", row["lease_until"] if row else 0)
+    return Taken(row["holder"], row["lease_until"])
 
 
 def _take(request: ThreadRequest, row: Row) -> Script[ThreadClaim]:

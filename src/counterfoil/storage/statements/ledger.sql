@@ -153,6 +153,23 @@ where tenant = :tenant
   and outcome = :lost
 returning attempt;
 
+-- name: get_proof_before
+-- Find what an earlier attempt returned after its claim was lost: proof that the operation happened.
+select evidence.body, evidence.attempt
+from counterfoil_evidence evidence
+join counterfoil_attempt attempt
+  on attempt.tenant = evidence.tenant
+  and attempt.operation_id = evidence.operation_id
+  and attempt.attempt = evidence.attempt
+where evidence.tenant = :tenant
+  and evidence.operation_id = :operation_id
+  and evidence.kind = :kind
+  and evidence.body is not null
+  and attempt.attempt < :attempt
+  and attempt.outcome = :outcome
+order by evidence.seq desc
+limit 1;
+
 -- name: get_lost_attempt_before
 -- Find an earlier attempt whose outcome was lost.
 select attempt

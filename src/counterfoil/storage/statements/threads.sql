@@ -67,9 +67,19 @@ where tenant = :tenant
   and state = :expected_state
 returning version;
 
--- name: delete_thread_row
--- Forget a thread; a run that still owns it is refused at its next write.
-delete from counterfoil_thread
+-- name: reset_thread
+-- Forget a thread but for its number of attempts: a run that still owned it must not be taken for a later one.
+update counterfoil_thread
+set state = :state,
+  attempt = attempt + 1,
+  version = version + 1,
+  holder = null,
+  lease_until = 0,
+  parked_on = null,
+  request_id = null,
+  workflow_id = null,
+  principal = null,
+  updated_at = {now}
 where tenant = :tenant
   and thread_id = :thread_id
 returning version;
