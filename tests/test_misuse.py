@@ -393,3 +393,11 @@ def test_the_status_of_a_http_error_is_kept(cf: Counterfoil) -> None:
     with pytest.raises(OutcomeUnknown, match="HTTP status 500") as caught:
         cf.perform(failing, **WHOM)
     assert "secret" not in caught.value.message
+
+
+def test_settings_that_cannot_be_read_are_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.delenv("COUNTERFOIL_URL", raising=False)
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "pyproject.toml").write_text("[tool.counterfoil\n")
+    with pytest.raises(NoDatabase, match="TOML"):
+        Counterfoil.open()

@@ -37,7 +37,13 @@ def _from_project(start: Path) -> str | None:
     for folder in (start, *start.parents):
         file = folder / "pyproject.toml"
         if file.is_file():
-            table = tomllib.loads(file.read_text("utf-8")).get("tool", {}).get("counterfoil", {})
+            try:
+                table = tomllib.loads(file.read_text("utf-8")).get("tool", {}).get("counterfoil", {})
+            except ValueError as error:
+                raise NoDatabase(
+                    f"{file} may name the database, but cannot be read as TOML: {error}. Mend it, or pass --url or"
+                    f" {VARIABLE}."
+                ) from error
             if isinstance(url := table.get("url"), str):
                 return anchored(url, folder)
     return None

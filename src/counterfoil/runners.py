@@ -1,4 +1,7 @@
-"""The two runners of the perform protocol: one blocks, one awaits. Only here is a user's callable called."""
+"""The two runners of the perform protocol: one blocks, one awaits.
+
+Effects and look-ups are called here alone, but for transactional effects, which run inside their transaction.
+"""
 
 from __future__ import annotations
 

@@ -9,14 +9,14 @@ import sys
 import threading
 from pathlib import Path
 from threading import get_ident
-from typing import TypedDict
+from typing import Any, TypedDict
 
 import pytest
 from langgraph.graph import START, StateGraph
 
-from counterfoil import AsyncCounterfoil, Counterfoil, EffectCall, effect
+from counterfoil import AsyncCounterfoil, Counterfoil, EffectCall, Provider, effect
 from counterfoil.drivers import sqlite_writer
-from counterfoil.errors import CounterfoilError, OutcomeNotStored, StoreUnavailable, ThreadBusy
+from counterfoil.errors import CounterfoilError, NestedEffect, OutcomeNotStored, StoreUnavailable, ThreadBusy
 
 
 @effect("interrupts.note", key="{request_id}/note")
@@ -236,3 +236,74 @@ def test_a_run_that_is_cancelled_at_any_moment_gives_its_thread_back(tmp_path: P
         return leaked
 
     assert asyncio.run(main()) == []
+
+
+# --- one's own transaction --------------------------------------------------------------------------------------------
+
+
+def test_a_transactional_effect_that_uses_the_database_otherwise_is_refused_whole(tmp_path: Path) -> None:
+    database = tmp_path / "a.db"
+    with sqlite3.connect(database) as seats:
+        seats.execute("create table seat (n)")
+    with Counterfoil.open(f"sqlite:///{database}") as cf:
+
+        @effect("interrupts.book", key="{request_id}/book", provider=Provider.transactional())
+        def book(transaction: Any) -> None:
+            transaction.execute("insert into seat values (1)")
+            cf.saver(tenant="t").delete_thread("t-1")
+
+        with pytest.raises(NestedEffect):
+            cf.perform(book, tenant="t", request_id="r")
+        assert cf.operations.list(tenant="t").items == ()
+    assert seats.execute("select count(*) from seat").fetchone() == (0,)
+    seats.close()
+
+
+def test_a_caller_that_led_once_does_not_lead_again_beside_another(monkeypatch: pytest.MonkeyPatch) -> None:
+    """More callers than fit into one transaction: each leads its own batch, and never two at once."""
+    monkeypatch.setattr(sqlite_writer, "BATCH", 2)
+    inside, most = 0, 0
+    run_batch = sqlite_writer.Writer._run_batch
+
+    def counted(self: sqlite_writer.Writer, *arguments: Any) -> None:
+        nonlocal inside, most
+        inside += 1
+        most = max(most, inside)
+        run_batch(self, *arguments)
+        inside -= 1
+
+    monkeypatch.setattr(sqlite_writer.Writer, "_run_batch", counted)
+    with Counterfoil.open("sqlite:///:memory:") as cf:
+        threads = [threading.Thread(target=perform, args=(cf, f"r-{number}")) for number in range(24)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(30)
+        assert cf.operations.counts(tenant="t")["succeeded"] == 24
+    assert most == 1
+
+
+def test_an_interrupt_after_the_commit_keeps_what_others_committed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The leader is interrupted between COMMIT and its return; whoever shared the transaction gets the answer."""
+    told: list[str] = []
+    with Counterfoil.open("sqlite:///:memory:") as cf:
+        writer = cf.desk.store.writer
+        commit, waiting = sqlite_writer.Writer._commit, threading.Event()
+
+        def interrupted(self: sqlite_writer.Writer) -> None:
+            commit(self)
+            monkeypatch.undo()
+            raise KeyboardInterrupt
+
+        writer._leading, writer._leader = True, None  # so that both wait in the queue
+        other = threading.Thread(target=lambda: told.append(perform(cf, "other")))
+        other.start()
+        while not writer._queue:
+            waiting.wait(0.001)
+        monkeypatch.setattr(sqlite_writer.Writer, "_commit", interrupted)
+        writer._leader = get_ident()
+        with pytest.raises(KeyboardInterrupt):
+            perform(cf, "mine")
+        other.join(30)
+        assert told == ["noted"]
+        assert cf.operations.counts(tenant="t")["succeeded"] >= 1

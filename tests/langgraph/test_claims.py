@@ -396,3 +396,27 @@ def test_a_deleted_thread_refuses_the_run_that_still_owns_it(shop: Shop) -> None
         shop.cf.run(shop.cf.compile(chain(("one", node), ("two", node))), {}, **WHO)
     assert ran == ["n"]
     assert shop.rows("checkpoint") == 0
+
+
+def test_a_run_of_a_deleted_thread_is_not_taken_for_the_one_that_began_it_anew(shop: Shop) -> None:
+    stale: list[VersionConflict] = []
+
+    def delete_and_begin_anew(state: State) -> State:
+        if not state.get("order"):
+            shop.cf.saver(tenant="team-A").delete_thread(WHO["thread_id"])
+            shop.cf.run(graph, {"order": "anew"}, **WHO)
+        return {"log": [state.get("order", "stale")]}
+
+    graph = shop.cf.compile(chain(("n", delete_and_begin_anew)))
+
+    def begin() -> None:
+        try:
+            shop.cf.run(graph, {}, **WHO)
+        except VersionConflict as error:
+            stale.append(error)
+
+    thread = threading.Thread(target=begin)
+    thread.start()
+    thread.join(30)
+    assert len(stale) == 1
+    assert graph.get_state(shop.cf.config(**WHO)).values["log"] == ["anew"]

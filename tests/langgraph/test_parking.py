@@ -312,3 +312,10 @@ def test_new_input_on_a_parked_thread_is_a_new_request(shop: Shop) -> None:
     shop.cf.run(shop.cf.compile(chain(("pay", pay))), {}, **WHO)
     assert shop.cf.run(graph, {}, **{**WHO, "request_id": "r-2"})["log"] == ["done"]
     assert status(shop) == [("idle", None, None)]
+
+
+def test_a_change_of_state_leaves_a_parked_thread_parked(shop: Shop) -> None:
+    graph = shop.cf.compile(chain(("pay", pay), ("done", done)))
+    shop.cf.run(graph, {}, **WHO)
+    graph.update_state(shop.cf.config(**WHO), {"log": ["noted"]}, as_node="__start__")
+    assert status(shop) == [("parked", OPERATION, None)]

@@ -34,7 +34,7 @@ class Place:
 
 @dataclass(frozen=True, slots=True)
 class NotOwner:
-    """The run that writes does not own the thread: `managed` says that another one must, 0 that nobody does."""
+    """The run that writes does not own the thread: `owner` is the attempt that does, 0 if nobody does."""
 
     owner: int
 
