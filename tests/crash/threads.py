@@ -187,9 +187,10 @@ def holds(wanted: dict[str, list[Any]]) -> Callable[[Aftermath], Iterator[str]]:
 
 
 def gone(after: Aftermath) -> Iterator[str]:
-    for table in ("thread", "checkpoint", "channel", "write", "mint"):
+    for table in ("checkpoint", "channel", "write", "mint"):
         if select(after.world, f"select 1 from counterfoil_{table}"):  # noqa: S608 - ours
             yield f"{table} rows are left"
+    yield from holds(IDLE)(after)  # the row stays, for its number of attempts
 
 
 # --- the list --------------------------------------------------------------------------------------------------------
