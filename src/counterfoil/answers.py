@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from counterfoil import codec
+from counterfoil.core.durations import utc_text
 from counterfoil.core.effects import (
     AlreadySettled,
     Closed,
@@ -78,16 +78,11 @@ def _facts(key: OperationKey) -> dict[str, Any]:
     return {"tenant": key.tenant, "operation_id": key.operation_id}
 
 
-def when(ms: int) -> str:
-    """Return a time as people read it."""
-    return datetime.fromtimestamp(ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
-
-
 def in_progress(key: OperationKey, held: Held, row: Row) -> OperationInProgress:
     """Tell a loser who holds the operation, since when, and what comes next."""
     return OperationInProgress(
         f"Operation {key} is being performed by {held.holder} since {held.age / 1000:.1f} s (attempt {row['attempt']})."
-        f" Nothing was sent. Ask again: it is settled by then, or from {when(held.until)} on it counts as unknown.",
+        f" Nothing was sent. Ask again: it is settled by then, or from {utc_text(held.until)} on it counts as unknown.",
         **_facts(key),
         age_ms=held.age,
         holder=held.holder,
@@ -99,7 +94,7 @@ def refused(key: OperationKey, row: Row) -> EffectRefused:
     """Repeat a stored refusal."""
     why = row["error_text"] or row["error_class"] or "closed by a verdict"
     return EffectRefused(
-        f"Operation {key} was refused for good at {when(row['settled_at'])}: {why}. Nothing happened and nothing is"
+        f"Operation {key} was refused for good at {utc_text(row['settled_at'])}: {why}. Nothing happened and nothing is"
         " sent again; a new try is a new operation with its own id.",
         **_facts(key),
         reason=why,
@@ -159,11 +154,10 @@ def _next(plan: object, case_id: str | None) -> str:
     resolve = f"A person settles it: counterfoil review {'show ' + case_id if case_id else 'list'}"
     match plan:
         case Resend(until):
-            return f"Calling perform again before {when(until)} is safe: the provider honours the operation's key."
+            return f"Calling perform again before {utc_text(until)} is safe: the provider honours the operation's key."
         case AskAgainAt(at):
-            return (
-                f"The provider does not show it; from {when(at)} on that proves absence, so call again then. {resolve}"
-            )
+            again = f"from {utc_text(at)} on that proves absence, so call again then."
+            return f"The provider does not show it; {again} {resolve}"
         case AskProvider():
             return f"Calling perform again asks the provider. {resolve}"
         case PersonDecides(why):

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from counterfoil import codec
-from counterfoil.answers import when
 from counterfoil.core.arguments import CALLED
+from counterfoil.core.durations import utc_text
 from counterfoil.core.json_text import InvalidJson, read_json
 from counterfoil.core.reconcile import NotPermitted, StillRunning
 from counterfoil.core.states import Verdict
@@ -211,7 +211,7 @@ def conflict(case: Case, given: Ruling) -> VerdictConflict:
     facts = {"tenant": case.tenant, "operation_id": case.operation_id, "case_id": case.case_id}
     show = f"See it as it is now with: counterfoil review show {case.case_id}"
     if case.verdict is not None and case.verdict_at is not None:
-        told = f"was already resolved by {case.verdict_by} at {when(case.verdict_at)} as {case.verdict}"
+        told = f"was already resolved by {case.verdict_by} at {utc_text(case.verdict_at)} as {case.verdict}"
     elif case.version != given.expect_version:
         told = f"is at version {case.version}, and was judged as it stood at version {given.expect_version}"
     else:
@@ -249,7 +249,7 @@ def running(operation: Row) -> OperationInProgress:
     return OperationInProgress(
         f"Operation {operation['operation_id']} (tenant {operation['tenant']}) is being performed by"
         f" {operation['holder']} (attempt {operation['attempt']}); nobody can judge its outcome before that ends, at"
-        f" {when(until)} at the latest. Nothing was recorded.",
+        f" {utc_text(until)} at the latest. Nothing was recorded.",
         tenant=operation["tenant"],
         operation_id=operation["operation_id"],
         age_ms=now - operation["claimed_at"],

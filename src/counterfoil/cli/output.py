@@ -8,12 +8,12 @@ from base64 import b64encode
 from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import asdict, is_dataclass
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
 from unicodedata import east_asian_width
 
 import click
 
+from counterfoil.core.durations import utc_text
 from counterfoil.core.explain import age_text
 from counterfoil.core.provider_key import provider_key
 from counterfoil.core.states import AttemptOutcome, OperationState
@@ -102,7 +102,7 @@ def clean(text: str) -> str:
 
 def when(ms: int | None) -> str:
     """Return a time as people read it."""
-    return "-" if ms is None else datetime.fromtimestamp(ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
+    return "-" if ms is None else utc_text(ms)
 
 
 def fields(pairs: Sequence[tuple[str, object]]) -> None:

@@ -1,7 +1,7 @@
-"""Durations: `timedelta` or text such as `"30s"` and `"1h30m"`, to whole milliseconds."""
+"""Durations: `timedelta` or text such as `"30s"` and `"1h30m"`, to whole milliseconds; and times as text."""
 
 import re
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from itertools import pairwise
 from typing import Final
 
@@ -62,3 +62,8 @@ def _of_text(value: str, what: str) -> int:
     if not parts or any(left <= right for left, right in pairwise(sizes)):
         raise InvalidDuration(f"{what} is {value[:_MOST_CHARS]!r}, which is not a duration; {_ADVICE}")
     return sum(int(count) * size for (count, _), size in zip(parts, sizes, strict=True))
+
+
+def utc_text(ms: int) -> str:
+    """Return a time as people read it, in UTC and to the second."""
+    return datetime.fromtimestamp(ms / _UNITS["s"], UTC).strftime("%Y-%m-%d %H:%M:%S UTC")

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final
 
-from counterfoil.core.durations import duration_text
+from counterfoil.core.durations import duration_text, utc_text
 from counterfoil.core.reconcile import case_without_value, open_case, permitted
 from counterfoil.core.states import TERMINAL, CaseKind, OperationState, Verdict
 from counterfoil.core.unknown import AskProvider, PersonDecides, Resend, Times, absence_counts_from, decide_unknown
@@ -241,9 +240,7 @@ def _quoted(text: str) -> str:
 
 
 def _when(ms: int | None) -> str:
-    if ms is None:
-        return "an unknown time"
-    return datetime.fromtimestamp(ms / _SECOND, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
+    return "an unknown time" if ms is None else utc_text(ms)
 
 
 def age_text(ms: int) -> str:

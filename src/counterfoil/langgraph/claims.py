@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from langgraph.types import Command
 
-from counterfoil.answers import when
+from counterfoil.core.durations import utc_text
 from counterfoil.core.workflows import OtherRequest, Taken
 from counterfoil.errors import (
     CommitUnknown,
@@ -106,7 +106,7 @@ class Wish:
             case Taken(holder, until):
                 raise ThreadBusy(
                     f"Thread {key.thread_id} is being run by {holder}. Nothing ran here. Try again when that run has"
-                    f" ended; if its process is gone, its claim ends by itself at {when(until)}.",
+                    f" ended; if its process is gone, its claim ends by itself at {utc_text(until)}.",
                     tenant=key.tenant,
                     operation_id="",
                     thread_id=key.thread_id,

@@ -14,9 +14,9 @@ from langgraph.runtime import RunControl
 from langgraph.types import StateSnapshot
 from langgraph.utils.config import ensure_config  # type: ignore[attr-defined]
 
-from counterfoil.errors import ExitDurability, InvalidArguments
+from counterfoil.errors import InvalidArguments
 from counterfoil.langgraph.claims import aclaim_now, aowning, claim_now, owning, with_run
-from counterfoil.langgraph.context import CONF, KEY, Context, Run, carried, conf_of, unclaimed
+from counterfoil.langgraph.context import CONF, KEY, Context, Run, carried, conf_of, refuse_exit, unclaimed
 from counterfoil.langgraph.nodes import wrapped_spec
 from counterfoil.langgraph.parking import is_answer_to, refuse_answer
 from counterfoil.langgraph.policy import check_state
@@ -231,11 +231,7 @@ def prepared(run_input: Any, options: dict[str, Any]) -> dict[str, Any]:
         StateNotStorable: the input would not come back equal.
     """
     durability = options.get("durability") or DURABILITY
-    if durability == "exit":
-        raise ExitDurability(
-            'This graph was run with durability="exit", which stores nothing before the end: after a crash no finished'
-            ' step would be known. Leave durability out: "sync" is the default here.'
-        )
+    refuse_exit(durability)
     if durability != DURABILITY:
         warnings.warn(
             f"durability={durability!r}: a run that lost its thread to another one may execute one more node before it"

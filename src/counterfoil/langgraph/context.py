@@ -15,7 +15,7 @@ from langgraph.runtime import get_runtime
 
 from counterfoil.core.templates import validate_id
 from counterfoil.desk import Desk
-from counterfoil.errors import NoActiveCounterfoil, ReservedConfig
+from counterfoil.errors import ExitDurability, NoActiveCounterfoil, ReservedConfig
 from counterfoil.model import Origin, Trusted
 from counterfoil.storage.scripts.threads import Step, ThreadKey
 
@@ -90,6 +90,19 @@ def thread_of(config: Mapping[str, Any]) -> str:
     """Return the configuration's thread id as text."""
     given = conf_of(config).get("thread_id")
     return validate_id("thread id", "" if given is None else str(given))
+
+
+def refuse_exit(durability: object) -> None:
+    """Refuse a durability under which nothing is stored before the end of the run.
+
+    Raises:
+        ExitDurability: it is `exit`.
+    """
+    if durability == "exit":
+        raise ExitDurability(
+            'This graph was run with durability="exit", which stores nothing before the end: after a crash no'
+            ' finished step would be known. Leave durability out, or pass "sync".'
+        )
 
 
 def unclaimed(config: Mapping[str, Any]) -> dict[str, Context]:

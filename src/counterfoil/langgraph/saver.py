@@ -16,8 +16,19 @@ from langgraph.checkpoint.base import (
 )
 
 from counterfoil.core.templates import validate_id
-from counterfoil.errors import ExitDurability, ReservedConfig, UnmanagedThread, VersionConflict
-from counterfoil.langgraph.context import CONF, KEY, Carried, Context, Run, carried, conf_of, thread_of, unclaimed
+from counterfoil.errors import ReservedConfig, UnmanagedThread, VersionConflict
+from counterfoil.langgraph.context import (
+    CONF,
+    KEY,
+    Carried,
+    Context,
+    Run,
+    carried,
+    conf_of,
+    refuse_exit,
+    thread_of,
+    unclaimed,
+)
 from counterfoil.langgraph.pages import Pages
 from counterfoil.langgraph.policy import check_metadata, check_state
 from counterfoil.langgraph.serde import ERROR_CHANNEL, StateSerializer
@@ -193,11 +204,8 @@ class CounterfoilSaver(BaseCheckpointSaver[str]):
 
     def _get(self, config: RunnableConfig) -> Maker[tuple[int | None, Stored | None]]:
         conf, place = conf_of(config), self.place(config)
-        if "__pregel_runtime" in conf and conf.get("__pregel_durability") == "exit":
-            raise ExitDurability(
-                'This graph was run with durability="exit", which stores nothing before the end: after a crash no'
-                ' finished step would be known. Leave durability out, or pass "sync".'
-            )
+        if "__pregel_runtime" in conf:
+            refuse_exit(conf.get("__pregel_durability"))
         return lambda: checkpoints.owner_and_get(place, conf.get("checkpoint_id"))
 
     def _got(self, config: RunnableConfig, found: tuple[int | None, Stored | None]) -> CheckpointTuple | None:

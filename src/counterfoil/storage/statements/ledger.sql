@@ -73,15 +73,9 @@ where tenant = :tenant
   and state = :expected_state
 returning lease_until, attempt_deadline, {now} as now;
 
--- name: settle_if_fenced
--- Record an attempt's outcome if this caller still holds the claim. While the holder stays, the attempt's record is in
--- this row.
-update counterfoil_operation
-set state = :state,
-  version = version + 1,
-  holder = case when :keeps_attempt then holder else null end,
-  lease_until = 0,
-  payload = case when :terminal then null else payload end,
+-- fragment: outcome
+-- What is recorded of an outcome, from whatever source it comes; the payload goes with the last retry.
+payload = case when :terminal then null else payload end,
   receipt = :receipt,
   receipt_marker = :receipt_marker,
   settled_by = :settled_by,
@@ -90,6 +84,16 @@ set state = :state,
   error_text = :error_text,
   updated_at = {now},
   settled_at = case when :terminal then {now} else null end
+
+-- name: settle_if_fenced
+-- Record an attempt's outcome if this caller still holds the claim. While the holder stays, the attempt's record is in
+-- this row.
+update counterfoil_operation
+set state = :state,
+  version = version + 1,
+  holder = case when :keeps_attempt then holder else null end,
+  lease_until = 0,
+  {outcome}
 where tenant = :tenant
   and operation_id = :operation_id
   and fence = :fence
@@ -103,15 +107,7 @@ set state = :state,
   version = version + 1,
   holder = null,
   lease_until = 0,
-  payload = case when :terminal then null else payload end,
-  receipt = :receipt,
-  receipt_marker = :receipt_marker,
-  settled_by = :settled_by,
-  evidence = :evidence,
-  error_class = :error_class,
-  error_text = :error_text,
-  updated_at = {now},
-  settled_at = case when :terminal then {now} else null end
+  {outcome}
 where tenant = :tenant
   and operation_id = :operation_id
   and version = :version
