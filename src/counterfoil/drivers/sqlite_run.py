@@ -12,7 +12,7 @@ from counterfoil.drivers.probes import Point, Probe, no_probe
 from counterfoil.drivers.sqlstate import from_sqlite
 from counterfoil.errors import GuardedTransaction
 from counterfoil.storage import catalog
-from counterfoil.storage.script import Call, Ddl, Row, Script, Step, UserCode
+from counterfoil.storage.script import Call, Ddl, Lone, Row, Script, Step, UserCode
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -54,7 +54,9 @@ class Runner:
 
     def _step(self, connection: sqlite3.Connection, step: Step) -> Any:
         match step:
-            case Call(name, params):
+            case Lone(name, _) if name not in self.statements:
+                return None
+            case Call(name, params) | Lone(name, params):
                 return self._call(connection, name, params)
             case Ddl(sql):
                 return self._execute(connection, "ddl", sql, {})

@@ -35,9 +35,24 @@ class Statement:
 
 
 FRAGMENTS: Mapping[str, Mapping[str, str]] = {
-    # SQLite has no clock but its host's, so the driver binds that one.
-    "sqlite": {"{now}": ":now"},
+    "sqlite": {
+        # SQLite has no clock but its host's, so the driver binds that one.
+        "{now}": ":now",
+        # Writers come one after the other, each with the whole file to itself.
+        "{locked}": "",
+        "{shared}": "",
+        "{least}": "min",
+    },
+    "postgres": {
+        # One time for a whole statement, and another for the next: a transaction may have waited for a lock meanwhile.
+        "{now}": "cast(floor(extract(epoch from statement_timestamp()) * 1000) as bigint)",
+        "{locked}": "for update",
+        "{shared}": "for share",
+        "{least}": "least",
+    },
 }
+BOUND_CLOCK: Mapping[str, str] = {"{now}": "cast(:now as bigint)"}
+"""Replaces a database's own clock where a test brings one."""
 
 
 def parse(text: str) -> dict[str, Statement]:
@@ -56,9 +71,15 @@ def parse(text: str) -> dict[str, Statement]:
     return found
 
 
-def render(statement: Statement, dialect: str) -> Statement:
-    """Replace the dialect's fragments."""
-    return Statement(statement.name, statement.purpose, _replace(statement.sql, FRAGMENTS[dialect]))
+def render(statement: Statement, dialect: str, *, bound_clock: bool = False) -> Statement:
+    """Replace the dialect's fragments; `bound_clock` takes the time from a parameter and not from the database."""
+    fragments = {**FRAGMENTS[dialect], **(BOUND_CLOCK if bound_clock else {})}
+    return Statement(statement.name, statement.purpose, _replace(statement.sql, fragments).strip())
+
+
+def pyformat(sql: str) -> str:
+    """Return a statement with its parameters written as psycopg reads them: `%(name)s`."""
+    return _PARAM.sub(r"%(\1)s", sql.replace("%", "%%"))
 
 
 def _replace(sql: str, fragments: Mapping[str, str]) -> str:
@@ -68,7 +89,7 @@ def _replace(sql: str, fragments: Mapping[str, str]) -> str:
 
 
 @cache
-def load(dialect: str) -> Mapping[str, Statement]:
+def load(dialect: str, *, bound_clock: bool = False) -> Mapping[str, Statement]:
     """Return all statements of a dialect by name."""
     root = resources.files("counterfoil.storage").joinpath("statements")
     source: dict[str, Statement] = {}
@@ -78,4 +99,4 @@ def load(dialect: str) -> Mapping[str, Statement]:
         for file in sorted(folder.iterdir(), key=lambda f: f.name):
             if file.name.endswith(".sql"):
                 source |= parse(file.read_text("utf-8"))
-    return {name: render(statement, dialect) for name, statement in source.items()}
+    return {name: render(statement, dialect, bound_clock=bound_clock) for name, statement in source.items()}

@@ -17,6 +17,17 @@ class Call(NamedTuple):
     params: Mapping[str, Any]
 
 
+class Lone(NamedTuple):
+    """A statement after which its script ends if it returned a row, and which wrote nothing if it returned none.
+
+    A driver may therefore run it without a transaction around it, if it is a script's first step. One that only some
+    dialects have is answered with None by the others, and the script does the same in several statements.
+    """
+
+    name: str
+    params: Mapping[str, Any]
+
+
 @dataclass(frozen=True, slots=True)
 class UserCode:
     """The body of a transactional effect, to be run with a guarded handle on the open transaction."""
@@ -31,7 +42,14 @@ class Ddl:
     sql: str
 
 
-Step: TypeAlias = Call | UserCode | Ddl
+class Overtaken(Exception):
+    """Another transaction recorded first what this script was about to: undo it and run the script anew.
+
+    Only databases on which writers run beside each other meet this.
+    """
+
+
+Step: TypeAlias = Call | Lone | UserCode | Ddl
 Script: TypeAlias = Generator[Step, Any, T]
 Maker: TypeAlias = Callable[[], Script[T]]
 """Makes a script anew, so that a driver may run it again after a serialization failure."""
@@ -46,6 +64,12 @@ def all_rows(name: str, /, **params: Any) -> Script[Sequence[Row]]:
 def one_row(name: str, /, **params: Any) -> Script[Row | None]:
     """Run a statement and return its first row, or None."""
     rows: Sequence[Row] = yield Call(name, params)
+    return rows[0] if rows else None
+
+
+def lone_row(name: str, /, **params: Any) -> Script[Row | None]:
+    """Run a statement whose row ends the script, and return that; None says that it wrote nothing."""
+    rows: Sequence[Row] | None = yield Lone(name, params)
     return rows[0] if rows else None
 
 

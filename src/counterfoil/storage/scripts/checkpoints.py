@@ -162,7 +162,7 @@ def _check_advancing(key: ThreadKey, attempt: int | None) -> Script[NotOwner | N
 
 
 def _check_owner(key: ThreadKey, attempt: int | None) -> Script[NotOwner | None]:
-    owner = yield from threads.owner(key)
+    owner = yield from threads.owner_kept(key)
     if owner == attempt:
         return None
     return NotOwner(owner or 0)

@@ -28,7 +28,7 @@ from counterfoil.core.unknown import (
     resend_plan,
 )
 from counterfoil.storage import rows
-from counterfoil.storage.script import Row, Script, one_row
+from counterfoil.storage.script import Row, Script, lone_row, one_row
 from counterfoil.storage.scripts.moves import (
     key_params,
     mark_lost,
@@ -148,7 +148,7 @@ def unknown_case(key: OperationKey, row: Row) -> Script[Row | None]:
 
 def claim(request: Request) -> Script[ClaimResult]:
     """Take the claim, or say what stands in the way; a lease that ran out turns into an unknown outcome here."""
-    new = yield from one_row(
+    new = yield from lone_row(
         "insert_claimed_operation",
         **request.columns(),
         state=CLAIMED.value,
@@ -159,10 +159,11 @@ def claim(request: Request) -> Script[ClaimResult]:
     )
     if new is not None:
         return _granted({**new, "content_digest": request.digests.content})
-    seen = yield from look(request)
+    row = yield from one_row("lock_operation", **request.id)
+    if row is None:
+        return LostRace()
+    seen = yield from judge(request, row)
     match seen:
-        case NoRow():
-            return LostRace()
         case Seen(MayClaim(), row):
             return (yield from _take(request, row, OperationEvent.CLAIMED))
         case Seen(Unsettled(expired=True), row):
@@ -229,7 +230,7 @@ def _expire(request: Request, row: Row) -> Script[ClaimResult]:
 
 def claim_resend(request: Request, version: int) -> Script[Granted | LostRace]:
     """Claim another attempt under the provider's key, after a look-up that settled nothing."""
-    row = yield from one_row("get_operation", **request.id)
+    row = yield from one_row("lock_operation", **request.id)
     if row is None or row["version"] != version:
         return LostRace()
     seen = rows.snapshot(row, request.facts)

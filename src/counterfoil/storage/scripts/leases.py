@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from counterfoil.core.states import OperationState
-from counterfoil.storage.script import Script, one_row
+from counterfoil.storage.script import Script, lone_row
 
 if TYPE_CHECKING:
     from counterfoil.model import OperationKey
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 def renew(key: OperationKey, *, fence: int, lease: int) -> Script[bool]:
     """Extend a claim's lease, up to its attempt's deadline; say whether another beat makes sense."""
-    row = yield from one_row(
+    row = yield from lone_row(
         "renew_lease_if_fenced",
         tenant=key.tenant,
         operation_id=key.operation_id,

@@ -70,7 +70,7 @@ def record_lookup(
         version: The operation's version then; if it moved since, nothing is recorded.
         found: What to store if the answer is `Found`.
     """
-    row = yield from one_row("get_operation", **request.id)
+    row = yield from one_row("lock_operation", **request.id)
     if row is None or row["version"] != version:
         return LostRace()
     body = found.evidence if found else None

@@ -179,8 +179,8 @@ def settle_case(key: OperationKey, kind: CaseKind) -> Script[None]:
 
 
 def existing(key: OperationKey) -> Script[Row]:
-    """Read an operation that is known to be there."""
-    row = yield from one_row("get_operation", **key_params(key))
+    """Read an operation that is known to be there, to be moved in this transaction."""
+    row = yield from one_row("lock_operation", **key_params(key))
     if row is None:
         raise LookupError(f"operation {key} vanished")
     return row

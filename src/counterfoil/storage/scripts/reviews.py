@@ -29,7 +29,7 @@ from counterfoil.core.states import (
 )
 from counterfoil.model import VALUE_NOT_GIVEN, OperationKey
 from counterfoil.storage.script import Row, Script, all_rows, one_row
-from counterfoil.storage.scripts.moves import Outcome, keep, key_params, mark_lost, move, open_case
+from counterfoil.storage.scripts.moves import Outcome, existing, keep, key_params, mark_lost, move, open_case
 
 if TYPE_CHECKING:
     from counterfoil.core.states import OperationEvent
@@ -116,7 +116,7 @@ def resolve(tenant: str, seq: int, ruling: Ruling) -> Script[Answer]:
     if case is None:
         return NoCase()
     key = OperationKey(tenant=tenant, operation_id=case["operation_id"])
-    operation = yield from _operation(key)
+    operation = yield from existing(key)
     if case["version"] != ruling.expect_version:
         return Moved(case)
     decision = decide_verdict(_judged(case, operation), ruling.verdict, has_value=ruling.has_value)
@@ -232,7 +232,7 @@ class NothingToJudge:
 
 def open_for_review(key: OperationKey) -> Script[Row | NoOperation | NothingToJudge]:
     """Return the open case about an operation's outcome; a claim that ran out becomes unknown here."""
-    row = yield from one_row("get_operation", **key_params(key))
+    row = yield from one_row("lock_operation", **key_params(key))
     if row is None:
         return NoOperation()
     match OperationState(row["state"]):

@@ -22,7 +22,7 @@ from counterfoil.core.states import (
     OperationState,
 )
 from counterfoil.storage import rows
-from counterfoil.storage.script import Row, Script, one_row, user_code
+from counterfoil.storage.script import Overtaken, Row, Script, lone_row, one_row, user_code
 from counterfoil.storage.scripts.claims import CLAIMED, Granted, Request, Seen, look, unknown_case
 from counterfoil.storage.scripts.moves import (
     Outcome,
@@ -73,27 +73,40 @@ class Late:
 
 def settle(key: OperationKey, granted: Granted, outcome: Outcome) -> Script[Settled | Late]:
     """Record an attempt's outcome if the claim still holds; otherwise keep it as evidence and say what it means."""
-    succeeded = outcome.outcome is AttemptOutcome.SUCCEEDED
-    proof = None if succeeded else (yield from proof_before(key, granted.attempt))
+    if outcome.outcome is AttemptOutcome.SUCCEEDED:
+        return (yield from _settle_success(key, granted, outcome))
+    yield from existing(key)
+    proof = yield from proof_before(key, granted.attempt)
     event = (yield from _event(key, granted, outcome)) if proof is None else OperationEvent.EARLIER_PROVED
     state = advance(OPERATION, OperationState.IN_FLIGHT, event)
     stored, by = proof or (outcome, EvidenceKind.REPLY)
-    if not succeeded:
-        yield from archive_attempt(key, granted.fence, outcome)
-    row = yield from one_row(
-        "settle_if_fenced",
-        **key_params(key),
-        keeps_attempt=succeeded,
-        fence=granted.fence,
-        expected_state=OperationState.IN_FLIGHT.value,
-        **columns(state, stored, by),
-    )
+    yield from archive_attempt(key, granted.fence, outcome)
+    fenced = {"fence": granted.fence, "expected_state": OperationState.IN_FLIGHT.value, "keeps_attempt": False}
+    row = yield from one_row("settle_if_fenced", **key_params(key), **fenced, **columns(state, stored, by))
     if row is None:
-        recorded = yield from _recorded(key, granted, stored, event)
-        return recorded or (yield from _settle_late(key, granted, outcome, event))
+        return (yield from _settled_elsewhere(key, granted, outcome, stored, event))
     if state is OperationState.UNKNOWN:
         return Settled(row, (yield from open_case(key, row, CaseKind.UNKNOWN_OUTCOME, _lost_reason(outcome))))
     return Settled(row)
+
+
+def _settle_success(key: OperationKey, granted: Granted, outcome: Outcome) -> Script[Settled | Late]:
+    """Record that the effect happened: one statement, unless the claim was lost meanwhile."""
+    event = _EVENT[outcome.outcome]
+    state = advance(OPERATION, OperationState.IN_FLIGHT, event)
+    fenced = {"fence": granted.fence, "expected_state": OperationState.IN_FLIGHT.value, "keeps_attempt": True}
+    stored = columns(state, outcome, EvidenceKind.REPLY)
+    row = yield from lone_row("settle_if_fenced", **key_params(key), **fenced, **stored)
+    if row is None:
+        return (yield from _settled_elsewhere(key, granted, outcome, outcome, event))
+    return Settled(row)
+
+
+def _settled_elsewhere(
+    key: OperationKey, granted: Granted, outcome: Outcome, stored: Outcome, event: OperationEvent
+) -> Script[Settled | Late]:
+    recorded = yield from _recorded(key, granted, stored, event)
+    return recorded or (yield from _settle_late(key, granted, outcome, event))
 
 
 def _event(key: OperationKey, granted: Granted, outcome: Outcome) -> Script[OperationEvent]:
@@ -169,7 +182,7 @@ def transactional(
         settled_by=EvidenceKind.REPLY,
     )
     if row is None:
-        raise LookupError(f"operation {request.key} appeared inside one transaction")
+        raise Overtaken(f"operation {request.key} was recorded while this transaction was open")
     return Settled(row)
 
 

@@ -20,7 +20,7 @@ from counterfoil.core.workflows import (
     decide_mint,
     decide_thread,
 )
-from counterfoil.storage.script import Row, Script, all_rows, one_row
+from counterfoil.storage.script import Row, Script, all_rows, lone_row, one_row
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -67,7 +67,7 @@ ThreadClaim = Claimed | Taken | OtherRequest
 
 def claim(request: ThreadRequest) -> Script[ThreadClaim]:
     """Claim a thread before its first node, or say who owns it."""
-    new = yield from one_row(
+    new = yield from lone_row(
         "insert_claimed_thread",
         **request.key.params,
         state=_RUNNING,
@@ -77,7 +77,7 @@ def claim(request: ThreadRequest) -> Script[ThreadClaim]:
     )
     if new is not None:
         return _claimed(new, parked_on=None)
-    row = yield from one_row("get_thread", **request.key.params)
+    row = yield from one_row("lock_thread", **request.key.params)  # waits for what its owner is just writing
     if row is None:
         raise LookupError(f"thread {request.key.thread_id} vanished inside one transaction")
     decision = decide_thread(
@@ -132,7 +132,7 @@ def _snapshot(row: Row) -> ThreadSnapshot:
 
 def renew(key: ThreadKey, *, attempt: int, lease: int) -> Script[bool]:
     """Extend a run's claim; say whether it still owns the thread."""
-    row = yield from one_row(
+    row = yield from lone_row(
         "renew_thread_if_claimed", **key.params, attempt=attempt, lease=lease, expected_state=_RUNNING
     )
     return row is not None
@@ -141,7 +141,7 @@ def renew(key: ThreadKey, *, attempt: int, lease: int) -> Script[bool]:
 def leave(key: ThreadKey, *, attempt: int, parked_on: str | None) -> Script[bool]:
     """Give a thread back at the end of a run; False if another run owns it by now."""
     event = ThreadEvent.RELEASED if parked_on is None else ThreadEvent.PARKED
-    row = yield from one_row(
+    row = yield from lone_row(
         "leave_thread_if_claimed",
         **key.params,
         attempt=attempt,
@@ -160,7 +160,15 @@ def advance_version(key: ThreadKey, *, attempt: int) -> Script[bool]:
 
 def owner(key: ThreadKey) -> Script[int | None]:
     """Return the attempt that owns a managed thread (0 if none does), or None if the thread is not managed."""
-    row = yield from one_row("get_thread", **key.params)
+    return _owner((yield from one_row("get_thread", **key.params)))
+
+
+def owner_kept(key: ThreadKey) -> Script[int | None]:
+    """Return the attempt that owns a thread, and keep it the owner until this transaction ends."""
+    return _owner((yield from one_row("share_thread", **key.params)))
+
+
+def _owner(row: Row | None) -> int | None:
     if row is None:
         return None
     return int(row["attempt"]) if row["state"] == _RUNNING else 0

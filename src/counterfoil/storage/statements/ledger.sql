@@ -36,6 +36,15 @@ from counterfoil_operation
 where tenant = :tenant
   and operation_id = :operation_id;
 
+-- name: lock_operation
+-- Read one operation whole, with the database's time, and keep others from moving it until this transaction ends. It
+-- comes before all other rows of the operation in every transaction that writes, so that no two wait for each other.
+select *, {now} as now
+from counterfoil_operation
+where tenant = :tenant
+  and operation_id = :operation_id
+{locked};
+
 -- name: get_operation
 -- Read one operation whole, with the database's time.
 select *, {now} as now
@@ -66,7 +75,7 @@ returning attempt, fence, claimed_at, attempt_deadline, payload;
 -- name: renew_lease_if_fenced
 -- Heartbeat: extend the lease, never beyond the attempt's deadline.
 update counterfoil_operation
-set lease_until = min(attempt_deadline, {now} + :lease)
+set lease_until = {least}(attempt_deadline, {now} + :lease)
 where tenant = :tenant
   and operation_id = :operation_id
   and fence = :fence

@@ -7,6 +7,22 @@ values (:tenant, :thread_id, :state, 1, 1, :holder, {now} + :lease, :request_id,
 on conflict (tenant, thread_id) do nothing
 returning *, {now} as now;
 
+-- name: lock_thread
+-- Read one thread, with the database's time, and keep others from moving it until this transaction ends.
+select *, {now} as now
+from counterfoil_thread
+where tenant = :tenant
+  and thread_id = :thread_id
+{locked};
+
+-- name: share_thread
+-- Read one thread and keep its claim from being taken until this transaction ends; others may do so beside.
+select *, {now} as now
+from counterfoil_thread
+where tenant = :tenant
+  and thread_id = :thread_id
+{shared};
+
 -- name: get_thread
 -- Read one thread, with the database's time.
 select *, {now} as now
