@@ -1,0 +1,23 @@
+"""Fixtures for all tests."""
+
+from tests.postgres.fixtures import (
+    build_schema,
+    fresh_database,
+    postgres_database,
+    postgres_names,
+    postgres_server,
+    postgres_template,
+    private_server,
+    worker_database,
+)
+
+__all__ = [
+    "build_schema",
+    "fresh_database",
+    "postgres_database",
+    "postgres_names",
+    "postgres_server",
+    "postgres_template",
+    "private_server",
+    "worker_database",
+]
