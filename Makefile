@@ -3,7 +3,7 @@
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
 .DELETE_ON_ERROR:
-.PHONY: help demo test lint typing crash bench soak clean strace
+.PHONY: help demo test lint typing crash bench soak clean strace postgresql
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -29,7 +29,7 @@ help: ## show this list
 demo: $(VENV)/.demo ## open tickets on a real server, with and without Counterfoil, through kills and retries
 	$(BIN)/counterfoil demo tickets
 
-test: $(VENV)/.dev strace ## run the tests (all but the soak runs)
+test: $(VENV)/.dev strace postgresql ## run the tests (all but the soak runs)
 	$(BIN)/python -m pytest -n $(WORKERS) -m 'not soak' $(PYTEST_ARGS)
 
 lint: $(VENV)/.dev ## check style, format and types
@@ -40,10 +40,10 @@ lint: $(VENV)/.dev ## check style, format and types
 typing: $(VENV)/.dev ## check types only
 	$(BIN)/mypy
 
-crash: $(VENV)/.dev ## run the full crash matrices
+crash: $(VENV)/.dev postgresql ## run the full crash matrices
 	$(BIN)/python -m pytest -n $(WORKERS) -m '' tests/crash $(PYTEST_ARGS)
 
-soak: $(VENV)/.dev ## run the long tests
+soak: $(VENV)/.dev postgresql ## run the long tests
 	$(BIN)/python -m pytest -n $(WORKERS) -m soak $(PYTEST_ARGS)
 
 bench: $(VENV)/.dev ## run the benchmarks
@@ -59,6 +59,10 @@ strace:
 		test "$$(id -u)" = 0 && command -v apt-get >/dev/null && echo "Installing strace ..." \
 		&& { apt-get install -qqy strace || { apt-get update -qq && apt-get install -qqy strace; }; } >/dev/null 2>&1; } \
 		|| echo "strace is not installed: the tests that count flushes are skipped (apt-get install strace)."
+
+# The tests start servers of their own, PostgreSQL and PgBouncer, and need only the programs.
+postgresql: $(VENV)/.dev
+	@$(BIN)/python -m tests.postgres.install
 
 # Stamps. The demo installs only what it needs; the development environment contains the demo's.
 

@@ -1,5 +1,6 @@
-"""Find the programs of an installed PostgreSQL."""
+"""Find the programs of an installed PostgreSQL, and PgBouncer."""
 
+import os
 import re
 import shutil
 import subprocess
@@ -11,6 +12,7 @@ MISSING = (
     "PostgreSQL 13 or newer is needed: apt-get install postgresql (elsewhere: put initdb on PATH), "
     "or set COUNTERFOIL_TEST_POSTGRES_URL to a server on which databases may be created"
 )
+MISSING_PGBOUNCER = "PgBouncer is needed: apt-get install pgbouncer (elsewhere: put pgbouncer on PATH)"
 
 
 def folders() -> Iterator[Path]:
@@ -41,3 +43,10 @@ def find() -> Path | None:
 def major(folder: Path) -> int:
     done = subprocess.run([folder / "postgres", "--version"], capture_output=True, text=True, check=True)
     return int(re.findall(r"\d+", done.stdout)[0])
+
+
+def find_pgbouncer() -> Path | None:
+    # Debian puts it where only root's PATH leads.
+    places = [os.environ.get("PATH", os.defpath), "/usr/sbin", "/usr/local/sbin"]
+    found = shutil.which("pgbouncer", path=os.pathsep.join(places))
+    return Path(found) if found else None

@@ -10,6 +10,7 @@ import pytest
 
 from tests.postgres import binaries, servers
 from tests.postgres.databases import Database
+from tests.postgres.pooler import Pooler
 from tests.postgres.servers import PrivateServer, Server
 
 URL_VARIABLE = "COUNTERFOIL_TEST_POSTGRES_URL"
@@ -47,6 +48,14 @@ def private_server() -> Iterator[PrivateServer]:
     server = PrivateServer(servers.new_plan(programs()))
     yield server
     server.close()
+
+
+@pytest.fixture(scope="session")
+def postgres_pooler(postgres_server: Server) -> Iterator[Pooler]:
+    """The server of this run, reached through a PgBouncer in transaction mode that only this worker uses."""
+    running = Pooler(binaries.find_pgbouncer() or pytest.skip(binaries.MISSING_PGBOUNCER), postgres_server)
+    yield running
+    running.close()
 
 
 @pytest.fixture(scope="session")
