@@ -10,6 +10,7 @@ from benchmarks.floor import Floor
 from benchmarks.kit import Comparison, Work, compare, cpu, wall
 from counterfoil import Counterfoil, Provider, effect
 from counterfoil.drivers.join import run_joined
+from counterfoil.drivers.sqlite import SqliteStore
 from counterfoil.storage.script import ddl
 
 GIVEN: dict[str, Any] = {"tenant": "t", "title": "Printer on fire", "priority": 2}
@@ -54,9 +55,14 @@ def receipts(cf: Counterfoil, folder: Path) -> dict[str, Work]:
     }
 
 
+def sqlite_store(cf: Counterfoil) -> SqliteStore:
+    assert isinstance(cf.desk.store, SqliteStore)
+    return cf.desk.store
+
+
 def local(cf: Counterfoil, folder: Path) -> dict[str, Work]:
     own, ids = Floor(folder / "effects.db").connection, itertools.count()
-    run_joined(cf.desk.store, own, lambda: ddl("create table business (title text)"))
+    run_joined(sqlite_store(cf), own, lambda: ddl("create table business (title text)"))
 
     def bare() -> None:
         own.execute("begin immediate")

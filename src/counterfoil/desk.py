@@ -10,9 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from counterfoil.activity import Activity
 from counterfoil.core.durations import milliseconds
 from counterfoil.core.templates import validate_id
-from counterfoil.drivers.probes import Probe, no_probe
-from counterfoil.drivers.sqlite import SqliteStore
-from counterfoil.drivers.sqlite_async import AsyncSqliteStore
+from counterfoil.drivers.stores import open_store
 from counterfoil.drivers.urls import parse_url
 from counterfoil.effects import Bound, Duration, Effect, EffectCall
 from counterfoil.errors import InvalidArguments, TenantMissing
@@ -26,7 +24,9 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from counterfoil.clock import Clock
+    from counterfoil.drivers.probes import Probe
     from counterfoil.model import Origin, Trusted
+    from counterfoil.storage.store import AsyncStore, Store
 
 T = TypeVar("T")
 
@@ -35,8 +35,8 @@ T = TypeVar("T")
 class Desk:
     """One opened database and all that goes with it."""
 
-    store: SqliteStore
-    async_store: AsyncSqliteStore
+    store: Store
+    async_store: AsyncStore
     wait_ms: int
     resources: Resources = field(default_factory=Resources)
     heartbeats: Heartbeats = field(default_factory=Heartbeats)
@@ -50,7 +50,7 @@ class Desk:
 
     def wait_until_idle(self, seconds: float) -> None:
         """Wait for the entries that are under way; in a forked child they are the parent's."""
-        if not self.store.writer.forked:
+        if not self.store.forked:
             self.activity.wait_until_idle(seconds)
 
     def job(self, effect: Effect[Any], given: Mapping[str, Any], trusted: Trusted, origin: Origin) -> Job:
@@ -111,13 +111,22 @@ def check_effect(effect: object) -> None:
 
 
 def open_desk(
-    url: str, *, wait: Duration, upgrade: bool, clock: Clock | None, probe: Probe | None, network_filesystem: bool
+    url: str,
+    *,
+    wait: Duration,
+    upgrade: bool,
+    clock: Clock | None,
+    probe: Probe | None,
+    network_filesystem: bool,
+    connections: int | None,
 ) -> Desk:
     """Open a database, make its schema if it is new, and refuse one that does not fit this code."""
-    store = SqliteStore(parse_url(url), clock=clock, probe=probe or no_probe, network_filesystem=network_filesystem)
+    store = open_store(
+        parse_url(url), clock=clock, probe=probe, network_filesystem=network_filesystem, connections=connections
+    )
     try:
         store.migrate(upgrade=upgrade)
     except BaseException:
         store.close()
         raise
-    return Desk(store, AsyncSqliteStore(store), milliseconds(wait, "wait"))
+    return Desk(store, store.awaiting(), milliseconds(wait, "wait"))

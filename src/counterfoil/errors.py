@@ -482,6 +482,12 @@ class Busy(StoreError):
     exit = Exit.TIMED_OUT
 
 
+class PoolExhausted(Busy):
+    """All connections to the database were in use for longer than the wait; nothing was written."""
+
+    code = "pool-exhausted"
+
+
 class CommitUnknown(StoreError):
     """The connection was lost during COMMIT; whether it took effect must be looked up."""
 

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from counterfoil.active import refuse_nested
 from counterfoil.desk import Desk, check_effect
 from counterfoil.drivers.join import check_joinable, check_open, run_joined
-from counterfoil.errors import AsyncEffectInSync, NestedEffect
+from counterfoil.drivers.sqlite import SqliteStore
+from counterfoil.errors import AsyncEffectInSync, ForeignTransaction, NestedEffect
 from counterfoil.ledger import NOWHERE, encoding, transactional_body, transactional_receipt
 from counterfoil.model import Receipt, Trusted
 from counterfoil.storage.scripts import settling
@@ -55,7 +56,9 @@ class Joined:
         job = self._desk.job(effect, arguments, trusted, NOWHERE)
         check_open(self._connection)  # it may have been committed since it was joined
         body, encode = transactional_body(job), encoding(job)
-        seen = run_joined(self._desk.store, self._connection, lambda: settling.transactional(job.request, body, encode))
+        seen = run_joined(
+            _sqlite(self._desk), self._connection, lambda: settling.transactional(job.request, body, encode)
+        )
         return transactional_receipt(job, seen)
 
 
@@ -65,4 +68,10 @@ def join(desk: Desk, transaction: Any) -> Joined:
     Raises:
         ForeignTransaction: it is not open, or belongs to another database.
     """
-    return Joined(desk, check_joinable(desk.store, transaction))
+    return Joined(desk, check_joinable(_sqlite(desk), transaction))
+
+
+def _sqlite(desk: Desk) -> SqliteStore:
+    if not isinstance(desk.store, SqliteStore):
+        raise ForeignTransaction("cf.join works inside sqlite3 transactions so far.")
+    return desk.store

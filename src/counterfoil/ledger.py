@@ -56,17 +56,20 @@ class Counterfoil:
         wait: Duration = DEFAULT_WAIT,
         upgrade: bool = False,
         network_filesystem: bool = False,
+        connections: int | None = None,
         clock: Clock | None = None,
         probe: Probe | None = None,
     ) -> Self:
         """Open a database; a new one gets its schema.
 
         Args:
-            url: `sqlite:///file.db`, `sqlite:////absolute/file.db` or `sqlite:///:memory:`; else `COUNTERFOIL_URL`,
-                else `[tool.counterfoil] url` in `pyproject.toml`.
+            url: `sqlite:///file.db`, `sqlite:////absolute/file.db`, `sqlite:///:memory:` or
+                `postgresql://user@host/database`; else `COUNTERFOIL_URL`, else `[tool.counterfoil] url` in
+                `pyproject.toml`.
             wait: How long a caller waits for another one that performs the same operation.
             upgrade: Whether to apply missing migrations to a database that has ours already.
             network_filesystem: Accept a SQLite file on a network file system, at your own risk.
+            connections: Connections to a PostgreSQL server at the most, 10 unless given; for each colour its own.
             clock: Where times come from; for tests.
             probe: Called around every statement and commit; for tests.
 
@@ -85,6 +88,7 @@ class Counterfoil:
                 clock=clock,
                 probe=probe,
                 network_filesystem=network_filesystem,
+                connections=connections,
             )
         )
 

@@ -1,6 +1,6 @@
 """The stores and colours on which every behaviour of the ledger must hold. A new store is one more entry here."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -9,17 +9,27 @@ from counterfoil.testing.clock import FakeClock
 from counterfoil.testing.tally import TallyFile
 from tests.conformance.subject import COLOURS, SYNC, Sent, Subject
 
-STORES: dict[str, Callable[[Path], str]] = {
-    "sqlite-file": lambda folder: f"sqlite:///{folder}/ledger.db",
-    "sqlite-memory": lambda _folder: "sqlite:///:memory:",
-}
-SHARED = [name for name in STORES if "memory" not in name]
+FILE, MEMORY, POSTGRES = "sqlite-file", "sqlite-memory", "postgres"
+STORES = (FILE, MEMORY, POSTGRES)
+SHARED = tuple(name for name in STORES if name != MEMORY)
 """Stores that a second Counterfoil or process can open, too."""
 
 
-def make(store: str, colour: str, folder: Path, *, wait: str = "0s") -> Subject:
+@pytest.fixture
+def url(store: str, tmp_path: Path, request: pytest.FixtureRequest) -> str:
+    """The URL of an empty database."""
+    match store:
+        case "sqlite-memory":
+            return "sqlite:///:memory:"
+        case "postgres":
+            return str(request.getfixturevalue("postgres_database").url)
+        case _:
+            return f"sqlite:///{tmp_path}/ledger.db"
+
+
+def make(url: str, colour: str, folder: Path, *, wait: str = "0s") -> Subject:
     sent = Sent(TallyFile(folder / "tally"))
-    return Subject(colour=colour, url=STORES[store](folder), clock=FakeClock(), sent=sent, wait=wait)
+    return Subject(colour=colour, url=url, clock=FakeClock(), sent=sent, wait=wait)
 
 
 @pytest.fixture(params=STORES)
@@ -33,31 +43,31 @@ def colour(request: pytest.FixtureRequest) -> str:
 
 
 @pytest.fixture
-def subject(store: str, colour: str, tmp_path: Path) -> Iterator[Subject]:
-    made = make(store, colour, tmp_path)
+def subject(url: str, colour: str, tmp_path: Path) -> Iterator[Subject]:
+    made = make(url, colour, tmp_path)
     yield made
     made.close()
 
 
 @pytest.fixture
-def patient(store: str, colour: str, tmp_path: Path) -> Iterator[Subject]:
+def patient(url: str, colour: str, tmp_path: Path) -> Iterator[Subject]:
     """A subject whose losers wait for the winner."""
-    made = make(store, colour, tmp_path, wait="20s")
+    made = make(url, colour, tmp_path, wait="20s")
     yield made
     made.close()
 
 
 @pytest.fixture
-def blocking(store: str, tmp_path: Path) -> Iterator[Subject]:
+def blocking(url: str, tmp_path: Path) -> Iterator[Subject]:
     """A subject for what only blocking callers meet."""
-    made = make(store, SYNC, tmp_path)
+    made = make(url, SYNC, tmp_path)
     yield made
     made.close()
 
 
 @pytest.fixture(params=[colour for colour in COLOURS if colour != SYNC])
-def awaiting(request: pytest.FixtureRequest, store: str, tmp_path: Path) -> Iterator[Subject]:
+def awaiting(request: pytest.FixtureRequest, url: str, tmp_path: Path) -> Iterator[Subject]:
     """A subject for what only awaiting callers meet."""
-    made = make(store, str(request.param), tmp_path)
+    made = make(url, str(request.param), tmp_path)
     yield made
     made.close()

@@ -1,9 +1,11 @@
 """Effects that are rows in the same database: committed with their receipt in one transaction, or not at all."""
 
 import sqlite3
+from inspect import isawaitable
 from pathlib import Path
 from typing import Any
 
+import psycopg
 import pytest
 
 from counterfoil import Effect, Provider
@@ -17,13 +19,25 @@ from counterfoil.errors import (
 from counterfoil.storage.script import Ddl, Script
 from tests.conformance.subject import ASYNC, SYNC, Subject
 
-INSERT = "insert into booking (seat) values (?) returning id"
+SQLITE, POSTGRES = "sqlite", "postgres"
+TABLE = {
+    SQLITE: "create table booking (id integer primary key, seat text not null unique)",
+    POSTGRES: "create table booking (id integer generated always as identity, seat text not null unique)",
+}
+INSERT = {
+    SQLITE: "insert into booking (seat) values (?) returning id",
+    POSTGRES: "insert into booking (seat) values (%s) returning id",
+}
+
+
+def dialect(subject: Subject) -> str:
+    return str(subject.cf.desk.store.dialect)
 
 
 @pytest.fixture
 def booking(subject: Subject) -> Subject:
     def script() -> Script[None]:
-        yield Ddl("create table booking (id integer primary key, seat text not null unique)")
+        yield Ddl(TABLE[dialect(subject)])
 
     subject.cf.desk.store.write(script)
     return subject
@@ -39,18 +53,19 @@ def bookings(subject: Subject) -> list[str]:
 def book(subject: Subject, then: Any = None, **contract: Any) -> Effect[Any]:
     """Declare the effect in the subject's colour: an async one awaits its statements."""
 
+    insert = INSERT[dialect(subject)]
+
     def blocking(tx: Any, *, seat: str) -> Any:
-        (row,) = tx.execute(INSERT, (seat,)).fetchall()
-        return finish(tx, row[0], seat)
-
-    async def awaiting(tx: Any, *, seat: str) -> Any:
-        (row,) = await tx.execute(INSERT, (seat,))
-        return finish(tx, row[0], seat)
-
-    def finish(tx: Any, number: int, seat: str) -> Any:
+        (row,) = tx.execute(insert, (seat,)).fetchall()
         if then is not None:
             then(tx)
-        return {"id": number, "seat": seat}
+        return {"id": row[0], "seat": seat}
+
+    async def awaiting(tx: Any, *, seat: str) -> Any:
+        (row,) = await tx.execute(insert, (seat,))
+        if then is not None and isawaitable(doing := then(tx)):
+            await doing
+        return {"id": row[0], "seat": seat}
 
     return subject.effect(
         awaiting if subject.colour == ASYNC else blocking, provider=Provider.transactional(), **contract
@@ -98,22 +113,32 @@ def test_an_exception_rolls_both_back_and_passes_untouched(booking: Subject, err
 def test_a_violated_constraint_leaves_nothing(booking: Subject) -> None:
     made = book(booking, key="seat:{request_id}")
     booking.perform(made, request_id="r-1", seat="12a")
-    with pytest.raises((ConstraintViolated, sqlite3.IntegrityError)):
+    with pytest.raises((ConstraintViolated, sqlite3.IntegrityError, psycopg.IntegrityError)):
         booking.perform(made, request_id="r-2", seat="12a")
     assert (len(booking.rows("operation")), bookings(booking)) == (1, ["12a"])
 
 
-FORBIDDEN = ["commit", "rollback", " /* x */ COMMIT", "begin", "end", "attach 'x' as y", "-- x\ncommit", "vacuum"]
+FORBIDDEN = ["commit", "rollback", " /* x */ COMMIT", "begin", "end", "-- x\ncommit", ";commit"]
+OWN_FORBIDDEN = {SQLITE: ["attach 'x' as y", "vacuum"], POSTGRES: ["start transaction", "abort", "commit and chain"]}
 
 
 @pytest.mark.parametrize("sql", FORBIDDEN)
 def test_the_transaction_may_not_be_ended_from_inside(booking: Subject, sql: str) -> None:
-    def misuse(tx: Any) -> None:
-        guarded = tx._guarded if hasattr(type(tx), "_do") else tx
-        guarded.execute(sql)
-
     with pytest.raises(GuardedTransaction):
-        booking.perform(book(booking, misuse), seat="12a")
+        booking.perform(book(booking, lambda tx: tx.execute(sql)), seat="12a")
+    assert (bookings(booking), booking.rows("operation")) == ([], [])
+
+
+def test_nor_by_what_only_one_database_knows(booking: Subject) -> None:
+    for sql in OWN_FORBIDDEN[dialect(booking)]:
+        with pytest.raises(GuardedTransaction):
+            booking.perform(book(booking, lambda tx, sql=sql: tx.execute(sql)), seat="12a")
+    assert (bookings(booking), booking.rows("operation")) == ([], [])
+
+
+def test_several_statements_at_once_are_refused(booking: Subject) -> None:
+    with pytest.raises((sqlite3.Error, psycopg.Error)):
+        booking.perform(book(booking, lambda tx: tx.execute("select 1; commit")), seat="12a")
     assert (bookings(booking), booking.rows("operation")) == ([], [])
 
 
@@ -156,7 +181,7 @@ def own(tmp_path: Path) -> Any:
     """A blocking subject and a connection that the application has open on the same file."""
     from tests.conformance.conftest import make
 
-    subject = make("sqlite-file", SYNC, tmp_path)
+    subject = make(f"sqlite:///{tmp_path}/ledger.db", SYNC, tmp_path)
     connection = sqlite3.connect(tmp_path / "ledger.db", isolation_level=None)
     connection.execute("create table booking (id integer primary key, seat text not null unique)")
     yield subject, connection

@@ -56,10 +56,10 @@ def test_a_loser_with_other_arguments_does_not_wait(patient: Subject) -> None:
     winner.result()
 
 
-def test_the_wait_is_bounded_by_real_time_whatever_the_holder_does(store: str, colour: str, tmp_path: Any) -> None:
+def test_the_wait_is_bounded_by_real_time_whatever_the_holder_does(url: str, colour: str, tmp_path: Any) -> None:
     from tests.conformance.conftest import make
 
-    subject = make(store, colour, tmp_path, wait="100ms")
+    subject = make(url, colour, tmp_path, wait="100ms")
     gate = Gate()
     ticket = subject.ticket(gate)
     winner = Background(lambda: subject.perform(ticket, title="a"))
@@ -83,10 +83,10 @@ def test_many_callers_at_once_make_one_effect(patient: Subject, callers: int) ->
     assert patient.attempts() == ["succeeded"]
 
 
-def test_sixteen_coroutines_make_one_effect(store: str, tmp_path: Any) -> None:
+def test_sixteen_coroutines_make_one_effect(url: str, tmp_path: Any) -> None:
     from tests.conformance.conftest import make
 
-    subject = make(store, ASYNC, tmp_path, wait="20s")
+    subject = make(url, ASYNC, tmp_path, wait="20s")
 
     async def together() -> list[Any]:
         calls = (subject.cf.perform(ticket, tenant="t", request_id="r", title="a") for _ in range(16))
@@ -190,10 +190,10 @@ def test_the_real_heartbeat_beats_while_the_effect_runs(subject: Subject) -> Non
     assert len(subject.sent) == 1
 
 
-def test_a_blocked_event_loop_does_not_stop_the_heartbeat(store: str, tmp_path: Any) -> None:
+def test_a_blocked_event_loop_does_not_stop_the_heartbeat(url: str, tmp_path: Any) -> None:
     from tests.conformance.conftest import make
 
-    subject = make(store, ASYNC, tmp_path)
+    subject = make(url, ASYNC, tmp_path)
     beaten = threading.Semaphore(0)
 
     def watch(point: Any, name: str) -> None:

@@ -5,7 +5,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from counterfoil.drivers.sqlite import SqliteStore
-from counterfoil.drivers.urls import parse_url
+from counterfoil.drivers.urls import SqliteUrl, parse_url
 from counterfoil.model import OperationKey
 from counterfoil.storage.script import Ddl, Script
 from counterfoil.testing.invariants import one_effect_each
@@ -17,7 +17,7 @@ TICKET = OperationKey(tenant="team-A", operation_id="ticket-1")
 
 @contextmanager
 def database(world: World) -> Iterator[SqliteStore]:
-    store = SqliteStore(parse_url(world.url), clock=world.clock, probe=world.probe)
+    store = SqliteStore(SqliteUrl(parse_url(world.url).path), clock=world.clock, probe=world.probe)
     try:
         yield store
     finally:

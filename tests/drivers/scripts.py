@@ -8,8 +8,8 @@ from typing import Any
 
 from counterfoil.drivers.probes import Point, Probe, no_probe
 from counterfoil.drivers.sqlite import SqliteStore
-from counterfoil.drivers.sqlite_writer import Unit
-from counterfoil.drivers.urls import parse_url
+from counterfoil.drivers.sqlite_unit import Unit
+from counterfoil.drivers.urls import SqliteUrl
 from counterfoil.storage.script import Ddl, Maker, Row, Script
 
 SECONDS = 20.0
@@ -46,7 +46,7 @@ def numbers(store: SqliteStore) -> list[int]:
 
 def open_store(path: Path | str, probe: Probe = no_probe, **options: Any) -> SqliteStore:
     """Open a store with a table `t` of numbers."""
-    store = SqliteStore(parse_url(f"sqlite:///{path}"), probe=probe, **options)
+    store = SqliteStore(SqliteUrl(str(path)), probe=probe, **options)
     store.write(sql("create table if not exists t (n integer not null unique)"))
     return store
 

@@ -7,6 +7,7 @@ import sqlite3
 import subprocess
 import sys
 import threading
+from collections.abc import Callable
 from pathlib import Path
 from threading import get_ident
 from typing import Any, TypedDict
@@ -16,7 +17,14 @@ from langgraph.graph import START, StateGraph
 
 from counterfoil import AsyncCounterfoil, Counterfoil, EffectCall, Provider, effect
 from counterfoil.drivers import sqlite_writer
+from counterfoil.drivers.sqlite_transaction import Transactions
+from counterfoil.drivers.sqlite import SqliteStore
 from counterfoil.errors import CounterfoilError, NestedEffect, OutcomeNotStored, StoreUnavailable, ThreadBusy
+
+
+def writer_of(cf: Counterfoil) -> sqlite_writer.Writer:
+    assert isinstance(cf.desk.store, SqliteStore)
+    return cf.desk.store.writer
 
 
 @effect("interrupts.note", key="{request_id}/note")
@@ -44,13 +52,13 @@ def can_write(database: Path) -> bool:
 def test_an_interrupt_right_behind_begin_gives_the_lock_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     database = tmp_path / "a.db"
     with Counterfoil.open(f"sqlite:///{database}") as cf:
-        writer, begin = cf.desk.store.writer, sqlite_writer.Writer._begin
+        writer, begin = writer_of(cf), Transactions._begin
 
-        def interrupted(self: sqlite_writer.Writer) -> None:
+        def interrupted(self: Transactions) -> None:
             begin(self)
             raise KeyboardInterrupt
 
-        monkeypatch.setattr(sqlite_writer.Writer, "_begin", interrupted)
+        monkeypatch.setattr(Transactions, "_begin", interrupted)
         with pytest.raises(KeyboardInterrupt):
             perform(cf, "r-1")
         monkeypatch.undo()
@@ -61,14 +69,14 @@ def test_an_interrupt_right_behind_begin_gives_the_lock_back(tmp_path: Path, mon
 
 def test_a_transaction_that_was_left_open_is_undone_by_the_next(tmp_path: Path) -> None:
     with Counterfoil.open(f"sqlite:///{tmp_path}/a.db") as cf:
-        cf.desk.store.writer._connection.execute("begin immediate")
+        writer_of(cf)._transactions.connection.execute("begin immediate")
         assert perform(cf, "r-1") == "noted"
         assert can_write(tmp_path / "a.db")
 
 
 def test_a_thread_that_lost_hold_of_the_lead_takes_it_again() -> None:
     with Counterfoil.open("sqlite:///:memory:") as cf:
-        writer = cf.desk.store.writer
+        writer = writer_of(cf)
         writer._leading, writer._leader = True, get_ident()
         assert perform(cf, "r-1") == "noted"
 
@@ -78,7 +86,7 @@ def test_a_waiting_caller_takes_a_lost_lead_over(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(sqlite_writer, "SLICE_S", 0.01)
     noted: list[str] = []
     with Counterfoil.open("sqlite:///:memory:") as cf:
-        writer = cf.desk.store.writer
+        writer = writer_of(cf)
         writer._leading, writer._leader = True, None if leader == "nobody" else get_ident()
         thread = threading.Thread(target=lambda: noted.append(perform(cf, "r-1")))
         thread.start()
@@ -177,7 +185,7 @@ def test_what_an_effect_returned_is_handed_out_where_it_cannot_be_stored(
     monkeypatch.setattr("counterfoil.drivers.sqlite.BUSY_TIMEOUT_MS", 10)
     database = tmp_path / "a.db"
     with Counterfoil.open(f"sqlite:///{database}") as cf:
-        cf.desk.store.writer._connection.execute("pragma busy_timeout=10")
+        writer_of(cf)._transactions.connection.execute("pragma busy_timeout=10")
         with pytest.raises(OutcomeNotStored) as caught:
             cf.perform(locking, tenant="t", path=str(database))
         LOCKS.pop().close()
@@ -263,16 +271,18 @@ def test_a_caller_that_led_once_does_not_lead_again_beside_another(monkeypatch: 
     """More callers than fit into one transaction: each leads its own batch, and never two at once."""
     monkeypatch.setattr(sqlite_writer, "BATCH", 2)
     inside, most = 0, 0
-    run_batch = sqlite_writer.Writer._run_batch
+    take_turn = Transactions._take_turn
 
-    def counted(self: sqlite_writer.Writer, *arguments: Any) -> None:
+    def counted(self: Transactions, body: Callable[[], Any]) -> Any:
         nonlocal inside, most
         inside += 1
         most = max(most, inside)
-        run_batch(self, *arguments)
-        inside -= 1
+        try:
+            return take_turn(self, body)
+        finally:
+            inside -= 1
 
-    monkeypatch.setattr(sqlite_writer.Writer, "_run_batch", counted)
+    monkeypatch.setattr(Transactions, "_take_turn", counted)
     with Counterfoil.open("sqlite:///:memory:") as cf:
         threads = [threading.Thread(target=perform, args=(cf, f"r-{number}")) for number in range(24)]
         for thread in threads:
@@ -287,10 +297,10 @@ def test_an_interrupt_after_the_commit_keeps_what_others_committed(monkeypatch: 
     """The leader is interrupted between COMMIT and its return; whoever shared the transaction gets the answer."""
     told: list[str] = []
     with Counterfoil.open("sqlite:///:memory:") as cf:
-        writer = cf.desk.store.writer
-        commit, waiting = sqlite_writer.Writer._commit, threading.Event()
+        writer = writer_of(cf)
+        commit, waiting = Transactions._commit, threading.Event()
 
-        def interrupted(self: sqlite_writer.Writer) -> None:
+        def interrupted(self: Transactions) -> None:
             commit(self)
             monkeypatch.undo()
             raise KeyboardInterrupt
@@ -300,7 +310,7 @@ def test_an_interrupt_after_the_commit_keeps_what_others_committed(monkeypatch: 
         other.start()
         while not writer._queue:
             waiting.wait(0.001)
-        monkeypatch.setattr(sqlite_writer.Writer, "_commit", interrupted)
+        monkeypatch.setattr(Transactions, "_commit", interrupted)
         writer._leader = get_ident()
         with pytest.raises(KeyboardInterrupt):
             perform(cf, "mine")

@@ -11,12 +11,12 @@ from counterfoil.drivers import sqlite_open
 from counterfoil.drivers.sqlite import SqliteStore
 from counterfoil.drivers.sqlite_open import connect, open_file
 from counterfoil.drivers.sqlstate import from_sqlite
-from counterfoil.drivers.urls import SqliteUrl, parse_url
+from counterfoil.drivers.urls import SqliteUrl
 from counterfoil.errors import Busy, ConstraintViolated, NetworkFilesystem, StoreUnavailable
 
 
 def url(path: Path) -> SqliteUrl:
-    return parse_url(f"sqlite:///{path}")
+    return SqliteUrl(str(path))
 
 
 def test_a_connection_is_in_wal_with_full_durability(tmp_path: Path) -> None:

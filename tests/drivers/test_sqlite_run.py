@@ -41,7 +41,7 @@ def test_a_statement_is_bound_with_the_time_and_probed_on_both_sides() -> None:
 
 def test_rows_are_mappings_whatever_the_connections_row_factory(connection: sqlite3.Connection) -> None:
     connection.row_factory = lambda _cursor, row: f"mine: {row}"
-    assert fetch(connection, "select 1 as a, 'x' as b", {}) == [{"a": 1, "b": "x"}]
+    assert fetch(connection, "select 1 as a, 'x' as b") == [{"a": 1, "b": "x"}]
 
 
 def test_an_error_is_thrown_into_the_script_which_may_go_on(connection: sqlite3.Connection) -> None:

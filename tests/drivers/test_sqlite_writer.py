@@ -14,7 +14,8 @@ from counterfoil.drivers import sqlite_writer
 from counterfoil.drivers.probes import Point
 from counterfoil.drivers.sqlite import SqliteStore
 from counterfoil.drivers.sqlite_run import Runner
-from counterfoil.drivers.sqlite_writer import BATCH, Unit, Writer
+from counterfoil.drivers.sqlite_unit import Unit
+from counterfoil.drivers.sqlite_writer import BATCH, Writer
 from counterfoil.drivers.turns import Turns
 from counterfoil.errors import Busy, CommitUnknown, ConstraintViolated, StoreClosed, StoreUnavailable
 from counterfoil.storage.script import Ddl, Script
@@ -122,14 +123,14 @@ def test_one_that_fails_takes_nothing_with_it(store: SqliteStore, commits: Commi
 def test_a_full_disk_fails_the_whole_batch_with_our_error_and_the_writer_lives(store: SqliteStore) -> None:
     gate, queue = Gate(), watch_queue(store)
     leader = lead(store, gate)
-    store.writer._connection.execute("create table if not exists big (x)")
+    store.writer._transactions.connection.execute("create table if not exists big (x)")
     small = Call(lambda: store.write(add(1)))
     queue.joined(2)
     large = Call(lambda: store.write(sql("insert into big values (zeroblob(1000000))")))
     queue.joined(1)
     after = Call(lambda: store.write(add(2)))
     queue.joined(1)
-    store.writer._connection.execute("pragma max_page_count=20")
+    store.writer._transactions.connection.execute("pragma max_page_count=20")
     gate.open()
     leader.result()
     with pytest.raises(StoreUnavailable):
@@ -167,7 +168,7 @@ def test_a_unit_that_must_be_alone_runs_on_its_callers_thread_in_a_commit_of_its
 
 def test_a_transaction_begins_by_taking_the_write_lock(store: SqliteStore) -> None:
     seen: list[str] = []
-    store.writer._connection.set_trace_callback(seen.append)
+    store.writer._transactions.connection.set_trace_callback(seen.append)
     store.write(sql("select n from t"))
     assert seen == ["begin immediate", "select n from t", "commit"]
 

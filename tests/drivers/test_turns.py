@@ -52,7 +52,7 @@ def test_a_turn_is_waited_for(tmp_path: Path, queue: Turns) -> None:
     entered = threading.Event()
 
     def enter() -> None:
-        with queue.taken():
+        with queue:
             entered.set()
 
     with held_elsewhere(tmp_path / "a.db") as holder:
@@ -65,7 +65,7 @@ def test_a_turn_is_waited_for(tmp_path: Path, queue: Turns) -> None:
 
 
 def test_the_turn_is_given_back(tmp_path: Path, queue: Turns) -> None:
-    with queue.taken():
+    with queue:
         pass
     with held_elsewhere(tmp_path / "a.db"):
         pass
@@ -75,7 +75,7 @@ def test_a_turn_that_does_not_come_is_done_without(
     tmp_path: Path, queue: Turns, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(turns, "LONGEST_WAIT_S", 0.01)
-    with held_elsewhere(tmp_path / "a.db"), queue.taken():
+    with held_elsewhere(tmp_path / "a.db"), queue:
         pass
 
 
@@ -84,10 +84,10 @@ def test_a_wait_that_was_given_up_is_not_begun_again(
 ) -> None:
     monkeypatch.setattr(turns, "LONGEST_WAIT_S", 0.01)
     with held_elsewhere(tmp_path / "a.db"):
-        with queue.taken():
+        with queue:
             pass
         monkeypatch.setattr(turns, "LONGEST_WAIT_S", 1_000.0)
-        with queue.taken():
+        with queue:
             pass
 
 
@@ -96,7 +96,7 @@ def test_a_wait_that_was_given_up_does_not_keep_the_turn(
 ) -> None:
     monkeypatch.setattr(turns, "LONGEST_WAIT_S", 0.01)
     with held_elsewhere(tmp_path / "a.db") as holder:
-        with queue.taken():
+        with queue:
             pass
         let_go(holder)
         assert holder.wait(10) == 0
@@ -108,7 +108,7 @@ def test_a_wait_that_was_given_up_does_not_keep_the_turn(
 
 
 def test_a_folder_that_takes_no_file_costs_the_turn_alone(tmp_path: Path) -> None:
-    with Turns(str(tmp_path / "missing" / "a.db")).taken():
+    with Turns(str(tmp_path / "missing" / "a.db")):
         pass
 
 

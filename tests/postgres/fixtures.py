@@ -8,6 +8,7 @@ from typing import NoReturn
 
 import pytest
 
+from counterfoil import Counterfoil
 from tests.postgres import binaries, servers
 from tests.postgres.databases import Database
 from tests.postgres.pooler import Pooler
@@ -61,7 +62,7 @@ def postgres_pooler(postgres_server: Server) -> Iterator[Pooler]:
 @pytest.fixture(scope="session")
 def build_schema() -> BuildSchema:
     """What puts Counterfoil's schema into an empty database, given its URL."""
-    return lambda _url: None
+    return lambda url: Counterfoil.open(url).close()
 
 
 @pytest.fixture(scope="session")

@@ -44,7 +44,7 @@ def test_every_statement_says_what_it_is_for_and_is_one(statement: Statement) ->
 
 
 def called(path: Path) -> set[str]:
-    """Name the statements that a script module calls: literals given to `one_row`, `all_rows`, `lone_row` and `Call`."""
+    """Name the statements that a script calls: literals given to `one_row`, `all_rows`, `lone_row` and `Call`."""
     names: set[str] = set()
     for node in ast.walk(ast.parse(path.read_text("utf-8"))):
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.args:

@@ -12,7 +12,7 @@ import pytest
 from counterfoil import Counterfoil
 from counterfoil.drivers.probes import Point
 from counterfoil.drivers.sqlite import SqliteStore
-from counterfoil.drivers.urls import parse_url
+from counterfoil.drivers.urls import SqliteUrl, parse_url
 from counterfoil.errors import SchemaAltered, SchemaMismatch, SchemaNewer, SchemaOutdated
 from counterfoil.storage import migrator
 from counterfoil.storage.migrator import Migration, Migrator, migrations, plain_sql, statements
@@ -218,7 +218,7 @@ def test_the_plain_text_makes_the_same_schema(url: str) -> None:
 
 
 def test_status_names_what_is_missing(url: str) -> None:
-    store = SqliteStore(parse_url(url))
+    store = SqliteStore(SqliteUrl(parse_url(url).path))
     try:
         status = store.read(Migrator("sqlite", store.path).status)
     finally:

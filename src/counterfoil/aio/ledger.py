@@ -11,7 +11,6 @@ from counterfoil.aio.operations import AsyncOperations
 from counterfoil.aio.reviews import AsyncReviews
 from counterfoil.config import database_url
 from counterfoil.desk import Desk, check_effect, open_desk
-from counterfoil.drivers.sqlite_async import on_loop
 from counterfoil.errors import CommitUnknown
 from counterfoil.ledger import CLOSE_WAIT_S, DEFAULT_WAIT, NOWHERE, encoding, transactional_body, transactional_receipt
 from counterfoil.model import Origin, Receipt, Trusted
@@ -23,7 +22,7 @@ from counterfoil.storage.scripts.claims import NoRow, Seen
 from counterfoil.verifying import Verification, verify
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Awaitable, Callable, Mapping
 
     from counterfoil.clock import Clock
     from counterfoil.drivers.probes import Probe
@@ -50,6 +49,7 @@ class AsyncCounterfoil:
         wait: Duration = DEFAULT_WAIT,
         upgrade: bool = False,
         network_filesystem: bool = False,
+        connections: int | None = None,
         clock: Clock | None = None,
         probe: Probe | None = None,
     ) -> Self:
@@ -62,6 +62,7 @@ class AsyncCounterfoil:
                 clock=clock,
                 probe=probe,
                 network_filesystem=network_filesystem,
+                connections=connections,
             )
         )
 
@@ -213,9 +214,11 @@ class AsyncCounterfoil:
         seen = await self.store.read(lambda: claims.look(job.request))
         if isinstance(seen, Seen):
             return transactional_receipt(job, seen)
-        body, encode = _body(job), encoding(job)
+        encode = encoding(job)
+        body = self.store.lend(_awaiting_body(job)) if job.effect.is_async else _blocking_body(job)
+        write = self.store.write_lent if job.effect.is_async else self.store.write_alone
         try:
-            done = await self.store.write_alone(lambda: settling.transactional(job.request, body, encode))
+            done = await write(lambda: settling.transactional(job.request, body, encode))
         except CommitUnknown:
             seen = await self.store.read(lambda: claims.look(job.request))
             if isinstance(seen, NoRow):
@@ -224,15 +227,18 @@ class AsyncCounterfoil:
         return transactional_receipt(job, done)
 
 
-def _body(job: Job) -> Any:
-    """Return a transactional effect's function for the writer's thread: an async one stays on its loop."""
-    if not job.effect.is_async:
-        context = copy_context()
-        return lambda transaction: context.run(transactional_body(job), transaction)
+def _blocking_body(job: Job) -> Callable[[Any], Any]:
+    """Return a blocking transactional effect's function for another thread, in this one's context."""
+    context = copy_context()
+    return lambda transaction: context.run(transactional_body(job), transaction)
+
+
+def _awaiting_body(job: Job) -> Callable[[Any], Awaitable[Any]]:
+    """Return an async transactional effect's function, which stays on its loop and within its time limit."""
 
     async def effect(transaction: Any) -> Any:
         with inside(f"effect {job.effect.name}"):
-            async with asyncio.timeout(job.effect.facts.time_limit / 1000):  # it holds the writer that others wait for
+            async with asyncio.timeout(job.effect.facts.time_limit / 1000):  # it holds what others wait for
                 return await job.effect.function(transaction, **job.bound.arguments)
 
-    return on_loop(asyncio.get_running_loop(), effect)
+    return effect

@@ -9,8 +9,8 @@ import click
 from counterfoil.cli.session import Session, verb
 
 if TYPE_CHECKING:
-    from counterfoil.drivers.sqlite import SqliteStore
     from counterfoil.drivers.sqlite_look import SqliteLook
+    from counterfoil.storage.store import Store
 
 
 @click.group()
@@ -36,7 +36,7 @@ def status(session: Session) -> None:
         click.get_current_context().exit(Exit.CHECK_FOUND)
 
 
-def _status(store: SqliteLook | SqliteStore, tenant: str | None) -> dict[str, Any]:
+def _status(store: SqliteLook | Store, tenant: str | None) -> dict[str, Any]:
     from counterfoil.storage.migrator import Migrator, migrations
     from counterfoil.storage.scripts import reads
 
@@ -99,8 +99,9 @@ def sql(session: Session, *, missing: bool) -> None:
     if missing:
         store = session.look
         applied = store.read(Migrator(store.dialect, store.path).status).applied
-    text = plain_sql("sqlite", applied)
+    dialect = session.url.dialect
+    text = plain_sql(dialect, applied)
     if session.as_json:
-        show_json({"dialect": "sqlite", "sql": text})
+        show_json({"dialect": dialect, "sql": text})
         return
     say(text.rstrip("\n"))

@@ -14,11 +14,11 @@ from counterfoil.errors import InvalidCommand
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from counterfoil.drivers.sqlite import SqliteStore
     from counterfoil.drivers.sqlite_look import SqliteLook
-    from counterfoil.drivers.urls import SqliteUrl
+    from counterfoil.drivers.urls import DatabaseUrl
     from counterfoil.model import OperationDetail
     from counterfoil.storage.script import Maker
+    from counterfoil.storage.store import Store
 
 T = TypeVar("T")
 
@@ -43,13 +43,13 @@ class Session:
 
     def __init__(self, url: str | None, tenant: str | None, *, as_json: bool) -> None:
         self._url = url
-        self._opened: SqliteStore | None = None
+        self._opened: Store | None = None
         self._checked = False
         self.tenant = tenant
         self.as_json = as_json
 
     @functools.cached_property
-    def url(self) -> SqliteUrl:
+    def url(self) -> DatabaseUrl:
         """Return the database's URL: the option, the environment, or the project's settings."""
         from counterfoil.config import database_url
         from counterfoil.drivers.urls import parse_url
@@ -57,7 +57,7 @@ class Session:
         return parse_url(database_url(self._url))
 
     @functools.cached_property
-    def look(self) -> SqliteLook | SqliteStore:
+    def look(self) -> SqliteLook | Store:
         """Return the database for reading, whoever made it and whatever its schema; looking leaves no trace.
 
         Raises:
@@ -66,9 +66,10 @@ class Session:
         from pathlib import Path
 
         from counterfoil.drivers.sqlite_look import SqliteLook
+        from counterfoil.drivers.urls import PostgresUrl
         from counterfoil.errors import StoreUnavailable
 
-        if self.url.in_memory:
+        if isinstance(self.url, PostgresUrl) or self.url.in_memory:
             return self.raw_store
         if not Path(self.url.path).is_file():
             raise StoreUnavailable(
@@ -78,15 +79,15 @@ class Session:
         return SqliteLook(self.url)
 
     @functools.cached_property
-    def raw_store(self) -> SqliteStore:
+    def raw_store(self) -> Store:
         """Open the database for writing, whatever its schema; a file that does not exist is made."""
-        from counterfoil.drivers.sqlite import SqliteStore
+        from counterfoil.drivers.stores import open_store
 
-        self._opened = SqliteStore(self.url)
+        self._opened = open_store(self.url)
         return self._opened
 
     @property
-    def store(self) -> SqliteStore:
+    def store(self) -> Store:
         """Return the database for writing, refused like one that is read."""
         self._check()
         return self.raw_store

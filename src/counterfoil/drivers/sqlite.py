@@ -10,7 +10,8 @@ from counterfoil.drivers.opened import OpenedFile
 from counterfoil.drivers.probes import Probe, no_probe
 from counterfoil.drivers.sqlite_open import BUSY_TIMEOUT_MS, connect, open_file
 from counterfoil.drivers.sqlite_run import Runner
-from counterfoil.drivers.sqlite_writer import Unit, Writer
+from counterfoil.drivers.sqlite_unit import Unit
+from counterfoil.drivers.sqlite_writer import Writer
 from counterfoil.drivers.turns import Turns
 from counterfoil.errors import CommitUnknown
 from counterfoil.storage.migrator import Migrator
@@ -18,6 +19,7 @@ from counterfoil.storage.migrator import Migrator
 if TYPE_CHECKING:
     import sqlite3
 
+    from counterfoil.drivers.sqlite_async import AsyncSqliteStore
     from counterfoil.drivers.urls import SqliteUrl
     from counterfoil.storage.script import Maker
 
@@ -80,6 +82,17 @@ class SqliteStore:
             return self.runner.run(connection, maker())
         finally:
             self._give_back(connection)
+
+    def awaiting(self) -> AsyncSqliteStore:
+        """Return the twin for callers on an event loop."""
+        from counterfoil.drivers.sqlite_async import AsyncSqliteStore  # noqa: PLC0415 - brings asyncio
+
+        return AsyncSqliteStore(self)
+
+    @property
+    def forked(self) -> bool:
+        """Say whether this is a child of the process that opened it."""
+        return self.writer.forked
 
     def migrate(self, *, upgrade: bool) -> None:
         """Make the schema in an empty database; check it, or upgrade it, in one that has ours."""

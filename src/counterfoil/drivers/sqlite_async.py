@@ -8,7 +8,8 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from counterfoil.drivers.sqlite_writer import WAIT_S, Unit, busy
+from counterfoil.drivers.sqlite_unit import Unit
+from counterfoil.drivers.sqlite_writer import WAIT_S, busy
 from counterfoil.errors import StoreUnavailable
 
 if TYPE_CHECKING:
@@ -48,6 +49,15 @@ class AsyncSqliteStore:
         """Run a script that holds blocking user code, alone in its transaction on the writer's thread."""
         result: T = await self._submit(Unit(maker, alone=True))
         return result
+
+    async def write_lent(self, maker: Maker[T]) -> T:
+        """Run a script that holds async user code, which the writer's thread waits for."""
+        return await self.write_alone(maker)
+
+    @staticmethod
+    def lend(function: Callable[[Any], Awaitable[T]]) -> Callable[[Any], T]:
+        """Return async user code as a script on the writer's thread takes it."""
+        return on_loop(asyncio.get_running_loop(), function)
 
     async def read(self, maker: Maker[T]) -> T:
         """Run a script of reads."""

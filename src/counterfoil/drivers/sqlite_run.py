@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import sqlite3
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeVar, assert_never
 
 from counterfoil.clock import Clock, SystemClock
@@ -15,7 +14,7 @@ from counterfoil.storage import catalog
 from counterfoil.storage.script import Call, Ddl, Lone, Row, Script, Step, UserCode
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Mapping, Sequence
 
 T = TypeVar("T")
 
@@ -26,14 +25,38 @@ _FORBIDDEN = re.compile(
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+class Numbered:
+    """A statement with its parameters numbered, the time first: bound in half the time that names take."""
+
+    __slots__ = ("_binds", "_names", "sql")
+
+    def __init__(self, statement: catalog.Statement) -> None:
+        self._names = tuple(sorted(statement.params - {"now"}))
+        self._binds = bool(statement.params)
+        places = {name: f"?{place}" for place, name in enumerate(("now", *self._names), 1)}
+        self.sql = re.sub(r"(?<![:\w]):(\w+)", lambda found: places[found[1]], statement.sql)
+
+    def values(self, now: int, params: Mapping[str, Any]) -> tuple[Any, ...]:
+        """Return what is bound; a place that the statement does not use is bound all the same."""
+        return (now, *map(params.__getitem__, self._names)) if self._binds else ()
+
+
 class Runner:
     """How statements are run: whose clock, which probe, and a name for messages."""
 
-    path: str
-    clock: Clock = field(default_factory=SystemClock)
-    probe: Probe = no_probe
-    statements: Mapping[str, catalog.Statement] = field(default_factory=lambda: catalog.load("sqlite"))
+    def __init__(
+        self,
+        *,
+        path: str,
+        clock: Clock | None = None,
+        probe: Probe = no_probe,
+        statements: Mapping[str, catalog.Statement] | None = None,
+    ) -> None:
+        self.path = path
+        self.probe = probe
+        self._now_ms = (clock or SystemClock()).now_ms
+        self.statements = catalog.load("sqlite") if statements is None else statements
+        self._numbered: dict[str, Numbered] = {}
 
     def run(self, connection: sqlite3.Connection, script: Script[T]) -> T:
         """Run a script to its end inside whatever transaction is open; on failure close it and pass the error on."""
@@ -54,36 +77,39 @@ class Runner:
 
     def _step(self, connection: sqlite3.Connection, step: Step) -> Any:
         match step:
-            case Lone(name, _) if name not in self.statements:
-                return None
-            case Call(name, params) | Lone(name, params):
+            case Call(name, params):
                 return self._call(connection, name, params)
+            case Lone(name, params):
+                return self._call(connection, name, params) if name in self.statements else None
             case Ddl(sql):
-                return self._execute(connection, "ddl", sql, {})
+                return self._execute(connection, "ddl", sql, ())
             case UserCode(function):
                 return _run_user_code(connection, function)
             case _:
                 assert_never(step)
 
     def _call(self, connection: sqlite3.Connection, name: str, params: Mapping[str, Any]) -> list[Row]:
-        bound = {**params, "now": self.clock.now_ms()}
-        return self._execute(connection, name, self.statements[name].sql, bound)
+        known = self._numbered.get(name) or self._number(name)
+        return self._execute(connection, name, known.sql, known.values(self._now_ms(), params))
 
-    def _execute(self, connection: sqlite3.Connection, name: str, sql: str, params: Mapping[str, Any]) -> list[Row]:
+    def _number(self, name: str) -> Numbered:
+        return self._numbered.setdefault(name, Numbered(self.statements[name]))
+
+    def _execute(self, connection: sqlite3.Connection, name: str, sql: str, values: Sequence[Any]) -> list[Row]:
         self.probe(Point.BEFORE_STATEMENT, name)
         try:
-            rows = fetch(connection, sql, params)
+            rows = fetch(connection, sql, values)
         except sqlite3.Error as error:
             raise from_sqlite(error, self.path) from error
         self.probe(Point.AFTER_STATEMENT, name)
         return rows
 
 
-def fetch(connection: sqlite3.Connection, sql: str, params: Mapping[str, Any]) -> list[Row]:
+def fetch(connection: sqlite3.Connection, sql: str, values: Sequence[Any] = ()) -> list[Row]:
     """Execute one statement and return its rows as dictionaries, whatever the connection's own row factory is."""
     cursor = connection.cursor()
     cursor.row_factory = None
-    cursor.execute(sql, params)
+    cursor.execute(sql, values)
     found = cursor.fetchall()
     if not found:
         return []

@@ -9,25 +9,23 @@ connections of their own. Callers on an event loop cannot lead; a thread of the 
 from __future__ import annotations
 
 import os
-import sqlite3
 import sys
 import threading
 from collections import deque
-from dataclasses import dataclass
 from itertools import islice, takewhile
 from threading import get_ident
 from typing import TYPE_CHECKING, Any
 
-from counterfoil.drivers.probes import Point
-from counterfoil.drivers.sqlstate import from_sqlite
-from counterfoil.errors import Busy, CommitUnknown, NestedEffect, StoreClosed
+from counterfoil.drivers.sqlite_transaction import Transactions
+from counterfoil.drivers.sqlite_unit import Unit
+from counterfoil.errors import Busy, StoreClosed
 
 if TYPE_CHECKING:
+    import sqlite3
     from collections.abc import Callable
 
     from counterfoil.drivers.sqlite_run import Runner
     from counterfoil.drivers.turns import Turns
-    from counterfoil.storage.script import Maker
 
 BATCH = 64
 """Units in one transaction at the most: keeps the wait of the last one near the cost of one commit."""
@@ -35,47 +33,6 @@ SLICE_S = 1.0
 """How often a waiting caller looks whether the lead was lost; nobody needs that long between two steps of leading."""
 WAIT_S = 30.0
 """How long a caller waits for its turn; longer than the wait for another process's lock."""
-
-
-@dataclass(eq=False, slots=True)
-class Unit:
-    """One script to run in a transaction, alone or with others."""
-
-    maker: Maker[Any]
-    alone: bool = False
-    transaction: bool = True
-    notify: Callable[[], None] | None = None
-    result: Any = None
-    error: BaseException | None = None
-    done: bool = False
-    queued: bool = False
-    leads: bool = False
-    wake: threading.Event | None = None
-
-    @property
-    def shares(self) -> bool:
-        """Say whether it may share a transaction with others."""
-        return self.transaction and not self.alone
-
-    def waking(self) -> threading.Event:
-        """Return what wakes its caller; made only for one that must wait, as it costs as much as a statement."""
-        if self.wake is None:
-            self.wake = threading.Event()
-        return self.wake
-
-    def finish(self) -> None:
-        """Publish the result to whoever waits."""
-        self.done = True
-        if self.wake is not None:
-            self.wake.set()
-        if self.notify is not None:
-            self.notify()
-
-    def answer(self) -> Any:
-        """Return the result or raise the error."""
-        if self.error is not None:
-            raise self.error
-        return self.result
 
 
 def busy(path: str) -> Busy:
@@ -96,19 +53,14 @@ class Writer:
         turns: Turns,
         check: Callable[[], None] = lambda: None,
     ) -> None:
-        self._connection = connect()
-        self._check = check
-        self._runner = runner
-        self._turns = turns
+        self._path = runner.path
+        self._transactions = Transactions(connect(), runner, turns, check)
         self._mutex = threading.Lock()
         self._queue: deque[Unit] = deque()
         self._leading = False
         self._leader: int | None = None
         self._terms = 0  # counts the changes of the lead, so that a waiting caller can tell two of them apart
-        self._running: int | None = None
         self._batch: list[Unit] = []
-        self._commit_sent = False
-        self._committed = False
         self._closed = False
         self._stopping = False
         self._pid = os.getpid()
@@ -123,6 +75,8 @@ class Writer:
         Raises:
             Busy: another caller's transaction kept the writer for longer than the wait; the unit was not run.
         """
+        if self._finds_nobody():
+            return self._run_at_once(unit)
         try:
             leads = self._enqueue(unit, leader=get_ident())
             while not unit.done:
@@ -170,7 +124,7 @@ class Writer:
         if self._thread is not None:
             self._thread_wake.release()
             self._thread.join()
-        self._connection.close()
+        self._transactions.connection.close()
 
     @property
     def usable(self) -> bool:
@@ -196,6 +150,23 @@ class Writer:
         if self._closed:
             raise StoreClosed("This Counterfoil is closed. Open a new one with Counterfoil.open(url).")
 
+    # --- a caller that waits -----------------------------------------------------------------------------------------
+
+    def _enqueue(self, unit: Unit, *, leader: int | None = None, closing: bool = False) -> bool:
+        """Queue a unit; True if the caller now leads, which it also does if it had the lead and lost hold of it."""
+        self.check_usable()  # before the mutex, too: in a forked child its holder does not exist
+        self._transactions.refuse_nested()
+        with self._mutex:
+            self.check_usable()
+            self._closed = closing
+            self._queue.append(unit)
+            unit.queued = True
+            if self._leading and (leader is None or leader != self._leader):
+                unit.waking()  # before anyone can be done with it
+                return False
+            self._leading, self._leader, self._terms = True, leader, self._terms + 1
+            return True
+
     def _wait(self, unit: Unit) -> None:
         """Wait until the unit is done or leads; take it back when that is interrupted or takes too long."""
         try:
@@ -207,7 +178,7 @@ class Writer:
             raise
         unit.waking().clear()
         if not woken and self.withdraw(unit):
-            raise busy(self._runner.path)
+            raise busy(self._path)
 
     def _watch(self, unit: Unit) -> bool:
         """Wait for the unit in slices, taking a lead over that was lost; False if it took too long."""
@@ -224,7 +195,7 @@ class Writer:
         """Say whether nobody leads who should: a signal interrupted it where nothing could catch that."""
         frame = sys._current_frames().get(leader) if leader is not None else None  # noqa: SLF001 - no other way to see it
         while frame is not None:
-            if frame.f_code is Writer._lead.__code__:
+            if frame.f_code in _LEADING:
                 return False
             frame = frame.f_back
         return self._leading
@@ -259,32 +230,22 @@ class Writer:
 
     # --- the lead --------------------------------------------------------------------------------------------------
 
-    def _enqueue(self, unit: Unit, *, leader: int | None = None, closing: bool = False) -> bool:
-        """Queue a unit; True if the caller now leads, which it also does if it had the lead and lost hold of it."""
-        self.check_usable()  # before the mutex, too: in a forked child its holder does not exist
-        self._refuse_nested()
+    def _finds_nobody(self) -> bool:
+        """Take the lead if nobody else has it and nobody waits: the caller's unit then needs no queue."""
+        self.check_usable()
+        self._transactions.refuse_nested()
+        me = get_ident()
         with self._mutex:
-            self.check_usable()
-            self._closed = closing
-            self._queue.append(unit)
-            unit.queued = True
-            if self._leading and (leader is None or leader != self._leader):
-                unit.waking()  # before anyone can be done with it
+            if self._closed or self._queue or (self._leading and self._leader != me):
                 return False
-            self._leading, self._leader, self._terms = True, leader, self._terms + 1
+            self._leading, self._leader, self._terms = True, me, self._terms + 1
             return True
 
-    def _refuse_nested(self) -> None:
-        """Refuse a caller whose own transaction is open here: it would wait for itself, or undo itself.
-
-        Raises:
-            NestedEffect: the call comes from inside a transactional effect.
-        """
-        if self._running == get_ident():
-            raise NestedEffect(
-                "The database was used through Counterfoil inside a transactional effect, whose transaction is open."
-                " Use the transaction that the effect was given, and perform other effects after it."
-            )
+    def _run_at_once(self, unit: Unit) -> Any:
+        try:
+            return self._transactions.run(unit)
+        finally:
+            self._hand_on()
 
     def _lead(self, own: Unit | None) -> None:
         """Run one batch (whose first unit is the own one) or, without an own one, all there are; then hand on.
@@ -301,21 +262,10 @@ class Writer:
             self._rescue(own)
             self._hand_on()
 
-    def _rescue(self, own: Unit | None) -> None:
-        """After an interrupt: finish what was committed for others, and put back what was taken and not run."""
-        batch, self._batch, self._running = self._batch, [], None
-        others = [unit for unit in batch if unit is not own and not unit.done]
-        if self._committed:
-            for unit in others:
-                unit.finish()
-        elif others:
-            with self._mutex:
-                self._queue.extendleft(reversed([unit for unit in others if unit not in self._queue]))
-
     def _next_batch(self, own: Unit | None) -> list[Unit]:
         """Take the next units that may share a transaction; one that must be alone on its own thread is left."""
         with self._mutex:
-            self._committed = False
+            self._transactions.committed = False
             self._batch = self._peek(own)
             for _ in self._batch:
                 self._queue.popleft()
@@ -326,6 +276,45 @@ class Writer:
             head = self._queue[0]
             return [head] if head is own or head.notify is not None or not head.alone else []
         return list(islice(takewhile(lambda unit: unit.shares, self._queue), BATCH))
+
+    def _run_batch(self, batch: list[Unit], own: Unit | None) -> None:
+        try:
+            self._run_units(batch)
+        except Exception as error:  # noqa: BLE001 - each unit's caller gets it, not the leader alone
+            for unit in batch:
+                unit.error = unit.error or error
+        except BaseException as error:  # noqa: BLE001 - an interrupt of the leader is not the others' business
+            self._interrupted(batch, own, error)
+            return
+        for unit in batch:
+            unit.finish()
+        self._batch = []
+
+    def _run_units(self, batch: list[Unit]) -> None:
+        if len(batch) > 1:
+            self._transactions.run_together(batch)
+            return
+        (unit,) = batch
+        unit.error = None
+        unit.result = self._transactions.run(unit)
+
+    def _interrupted(self, batch: list[Unit], own: Unit | None, error: BaseException) -> None:
+        """Give an interrupt to the leader; the others keep what was committed, or go back to the queue."""
+        lead = own or batch[0]
+        lead.error = error
+        self._rescue(lead)
+        lead.finish()
+
+    def _rescue(self, own: Unit | None) -> None:
+        """After an interrupt: finish what was committed for others, and put back what was taken and not run."""
+        batch, self._batch = self._batch, []
+        others = [unit for unit in batch if unit is not own and not unit.done]
+        if self._transactions.committed:
+            for unit in others:
+                unit.finish()
+        elif others:
+            with self._mutex:
+                self._queue.extendleft(reversed([unit for unit in others if unit not in self._queue]))
 
     def _hand_on(self) -> None:
         """Give the lead to the first caller that waits, or to the thread if that caller cannot lead."""
@@ -341,6 +330,8 @@ class Writer:
             heir.waking().set()
         else:
             self._wake_thread()
+
+    # --- the thread that leads for those who cannot ------------------------------------------------------------------
 
     def _wake_thread(self) -> None:
         if self._thread is None:
@@ -364,96 +355,9 @@ class Writer:
                 self._leader, self._terms = get_ident(), self._terms + 1
             return mine
 
-    # --- one transaction -------------------------------------------------------------------------------------------
 
-    def _run_batch(self, batch: list[Unit], own: Unit | None) -> None:
-        try:
-            self._run_units(batch)
-        except Exception as error:  # noqa: BLE001 - each unit's caller gets it, not the leader alone
-            for unit in batch:
-                unit.error = unit.error or error
-        except BaseException as error:  # noqa: BLE001 - an interrupt of the leader is not the others' business
-            self._interrupted(batch, own, error)
-            return
-        for unit in batch:
-            unit.finish()
-        self._batch, self._running = [], None
-
-    def _interrupted(self, batch: list[Unit], own: Unit | None, error: BaseException) -> None:
-        """Give an interrupt to the leader; the others keep what was committed, or go back to the queue."""
-        lead = own or batch[0]
-        lead.error = error
-        self._rescue(lead)
-        lead.finish()
-
-    def _run_units(self, batch: list[Unit]) -> None:
-        self._running = get_ident()
-        first = batch[0]
-        if not first.transaction:
-            first.result = self._runner.run(self._connection, first.maker())
-        elif len(batch) == 1:
-            self._transaction(lambda: self._run_one(first))
-        else:
-            self._transaction(lambda: self._run_each(batch))
-
-    def _transaction(self, body: Callable[[], None]) -> None:
-        with self._turns.taken():
-            self._take_turn(body)
-        self._runner.probe(Point.AFTER_COMMIT, "")
-
-    def _take_turn(self, body: Callable[[], None]) -> None:
-        self._commit_sent = False
-        try:
-            self._begin()
-            body()
-            self._runner.probe(Point.BEFORE_COMMIT, "")
-            self._commit()
-        except BaseException:
-            self._committed = self._commit_sent and not self._connection.in_transaction
-            self._undo()
-            raise
-        self._committed = True
-
-    def _begin(self) -> None:
-        self._undo()  # what an interrupt left open just where nothing could catch it
-        self._check()
-        try:
-            self._connection.execute("begin immediate")
-        except sqlite3.Error as error:
-            raise from_sqlite(error, self._runner.path) from error
-
-    def _undo(self) -> None:
-        if self._connection.in_transaction:
-            self._connection.execute("rollback")
-
-    def _commit(self) -> None:
-        self._commit_sent = True
-        try:
-            self._connection.execute("commit")
-        except sqlite3.Error as error:
-            if self._connection.in_transaction:
-                raise from_sqlite(error, self._runner.path) from error
-            raise CommitUnknown(
-                f"The database {self._runner.path} reported an error while committing ({type(error).__name__});"
-                " whether the transaction took effect must be looked up."
-            ) from error
-
-    def _run_one(self, unit: Unit) -> None:
-        unit.error = unit.result = None
-        unit.result = self._runner.run(self._connection, unit.maker())
-
-    def _run_each(self, batch: list[Unit]) -> None:
-        """Run units one after another, a savepoint each, so that one that fails takes nothing with it."""
-        for unit in batch:
-            self._connection.execute("savepoint counterfoil_unit")
-            try:
-                self._run_one(unit)
-            except Exception as error:  # belongs to this unit's caller, not to the batch
-                unit.error = error
-                if not self._connection.in_transaction:
-                    raise  # SQLite undid the whole transaction, as a full disk makes it do: nobody's work was kept
-                self._connection.execute("rollback to counterfoil_unit")
-            self._connection.execute("release counterfoil_unit")
+_LEADING = frozenset({Writer._lead.__code__, Writer._run_at_once.__code__})  # noqa: SLF001 - its own
+"""Where a thread is while it leads; elsewhere it has lost hold of the lead."""
 
 
 def _nothing() -> Any:

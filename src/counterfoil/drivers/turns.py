@@ -8,7 +8,7 @@ The turn is for fairness alone: whoever waits too long for it goes on without, a
 from __future__ import annotations
 
 import threading
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -18,7 +18,6 @@ except ImportError:  # Windows: no queue, SQLite's own waiting alone
     fcntl = None  # type: ignore[assignment]
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from typing import IO
 
 LONGEST_WAIT_S = 5.0
@@ -31,20 +30,21 @@ class Turns:
     def __init__(self, path: str | None) -> None:
         self._path = path
         self._file: IO[bytes] | None = None
+        self._held = False
         self._waiter: _Waiter | None = None
         if path is not None and fcntl is not None:
             with suppress(OSError):  # a folder that takes no new file: fairness is not worth a refusal
                 self._file = Path(f"{path}-turn").open("ab")  # noqa: SIM115 - kept open as long as the database
 
-    @contextmanager
-    def taken(self) -> Iterator[None]:
-        """Hold the turn, or go on without it after a bounded wait."""
-        held = self._take()
-        try:
-            yield
-        finally:
-            if held and self._file is not None:
-                fcntl.flock(self._file, fcntl.LOCK_UN)
+    def __enter__(self) -> None:
+        """Take the turn, or go on without it after a bounded wait."""
+        self._held = self._take()
+
+    def __exit__(self, *_exc: object) -> None:
+        """Give the turn back, if it was had."""
+        if self._held and self._file is not None:
+            self._held = False
+            fcntl.flock(self._file, fcntl.LOCK_UN)
 
     def close(self) -> None:
         """Leave the queue for good; whoever is the last to close the database takes the file away.

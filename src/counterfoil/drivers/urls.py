@@ -1,13 +1,17 @@
-"""Read database URLs: `sqlite:///relative.db`, `sqlite:////absolute.db`, `sqlite:///:memory:`."""
+"""Read database URLs: `sqlite:///relative.db`, `sqlite:////absolute.db`, `sqlite:///:memory:`, `postgresql://...`."""
 
 from __future__ import annotations
 
 import unicodedata
 from dataclasses import dataclass
 from pathlib import Path
-from urllib.parse import quote, unquote, urlsplit
+from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
+from urllib.parse import SplitResult, parse_qsl, quote, unquote, urlencode, urlsplit, urlunsplit
 
 from counterfoil.errors import InvalidUrl
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 MEMORY = ":memory:"
 
@@ -17,6 +21,7 @@ class SqliteUrl:
     """A SQLite file, or `:memory:`."""
 
     path: str
+    dialect: ClassVar[str] = "sqlite"
 
     @property
     def in_memory(self) -> bool:
@@ -24,7 +29,39 @@ class SqliteUrl:
         return self.path == MEMORY
 
 
-def parse_url(url: str, folder: Path | None = None) -> SqliteUrl:
+@dataclass(frozen=True, slots=True)
+class PostgresUrl:
+    """A PostgreSQL database, by libpq's URL."""
+
+    text: str
+    dialect: ClassVar[str] = "postgres"
+
+    @property
+    def in_memory(self) -> bool:
+        """Say whether the database lives in this process alone."""
+        return False
+
+    @property
+    def path(self) -> str:
+        """Return the URL without its password and settings, for messages."""
+        parts = urlsplit(self.text)
+        user, _, host = parts.netloc.rpartition("@")
+        name = user.partition(":")[0]
+        return f"{parts.scheme}://{f'{name}@' if name else ''}{host}{parts.path}"
+
+    def conninfo(self, defaults: Mapping[str, Any]) -> str:
+        """Return the URL with settings that it does not give itself."""
+        parts = urlsplit(self.text)
+        given = {name for name, _ in parse_qsl(parts.query, keep_blank_values=True)}
+        added = urlencode({name: value for name, value in defaults.items() if name not in given})
+        return urlunsplit(parts._replace(query="&".join(filter(None, (parts.query, added)))))
+
+
+DatabaseUrl: TypeAlias = SqliteUrl | PostgresUrl
+_POSTGRES = {"postgresql", "postgres", "postgresql+psycopg"}
+
+
+def parse_url(url: str, folder: Path | None = None) -> DatabaseUrl:
     """Read a database URL; a relative path is taken from `folder`, or from the current one, once and for all.
 
     Raises:
@@ -38,10 +75,13 @@ def parse_url(url: str, folder: Path | None = None) -> SqliteUrl:
     if any(unicodedata.category(char) == "Cc" for char in url):
         raise InvalidUrl("Cannot read the database URL: it holds a control character, such as a line break.")
     parts = urlsplit(url)
+    if parts.scheme in _POSTGRES:
+        return _postgres(url, parts)
     if parts.scheme != "sqlite":
         raise InvalidUrl(
             f"Cannot read the database URL: scheme {parts.scheme!r} is not supported."
-            " Use sqlite:///file.db, sqlite:////absolute/file.db or sqlite:///:memory:."
+            " Use sqlite:///file.db, sqlite:////absolute/file.db, sqlite:///:memory: or"
+            " postgresql://user@host/database."
         )
     if parts.netloc or parts.query or parts.fragment:
         raise InvalidUrl(
@@ -59,6 +99,15 @@ def parse_url(url: str, folder: Path | None = None) -> SqliteUrl:
     return SqliteUrl(path if path == MEMORY else str((folder or Path.cwd()) / path))
 
 
+def _postgres(url: str, parts: SplitResult) -> PostgresUrl:
+    if parts.fragment or not parts.path.strip("/"):
+        raise InvalidUrl(
+            "Cannot read the database URL: a PostgreSQL URL names a database and has no fragment:"
+            " postgresql://user@host:5432/database. A # in a password is written %23."
+        )
+    return PostgresUrl(f"postgresql{url.removeprefix(parts.scheme)}")
+
+
 def anchored(url: str, folder: Path) -> str:
     """Return a URL whose relative path is taken from a folder, so that it names one file from wherever it is used.
 
@@ -66,4 +115,4 @@ def anchored(url: str, folder: Path) -> str:
         InvalidUrl: it has another form or names another database.
     """
     read = parse_url(url, folder)
-    return url if read.in_memory else f"sqlite:///{quote(read.path)}"
+    return url if read.in_memory or isinstance(read, PostgresUrl) else f"sqlite:///{quote(read.path)}"

@@ -22,12 +22,20 @@ _HARMLESS = re.compile(r"create index [^(]+\((?:(?!\bcollate\b)[^()])*\)", re.IG
 A unique one refuses rows; one over an expression, with a condition or with a collation may fail on a row; a trigger
 does anything.
 """
-_TABLE = """create table counterfoil_migration (
+_TABLES = {
+    "sqlite": """create table counterfoil_migration (
   number integer primary key,
   name text not null,
   digest text not null,
   applied_at integer not null
-) strict"""
+) strict""",
+    "postgres": """create table counterfoil_migration (
+  number bigint primary key,
+  name text collate "C" not null,
+  digest text collate "C" not null,
+  applied_at bigint not null
+)""",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,6 +129,7 @@ class Migrator:
             SchemaNewer: it was made by newer code.
             SchemaAltered: its tables differ from what its migrations make.
         """
+        yield from one_row("lock_migrations")
         status = yield from self.status()
         self._refuse(status)
         if status.applied and status.missing and not upgrade:
@@ -130,7 +139,7 @@ class Migrator:
                 " what it would do with: counterfoil db sql --missing."
             )
         if not status.applied and status.missing:
-            yield from ddl(_TABLE)
+            yield from ddl(_TABLES[self.dialect])
         for migration in status.missing:
             yield from self._apply(migration)
         return status.missing
@@ -180,7 +189,7 @@ def _altered(row: Row, known: Migration | None) -> bool:
 
 def plain_sql(dialect: str, applied: Collection[int] = ()) -> str:
     """Return the migrations that are not `applied` as one text for a database administrator to read or run."""
-    parts = [] if applied else [f"{_TABLE};"]
+    parts = [] if applied else [f"{_TABLES[dialect]};"]
     for m in (m for m in migrations(dialect) if m.number not in applied):
         parts.append(
             f"insert into counterfoil_migration (number, name, digest, applied_at)\n"

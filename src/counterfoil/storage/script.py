@@ -42,13 +42,6 @@ class Ddl:
     sql: str
 
 
-class Overtaken(Exception):
-    """Another transaction recorded first what this script was about to: undo it and run the script anew.
-
-    Only databases on which writers run beside each other meet this.
-    """
-
-
 Step: TypeAlias = Call | Lone | UserCode | Ddl
 Script: TypeAlias = Generator[Step, Any, T]
 Maker: TypeAlias = Callable[[], Script[T]]

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
     from counterfoil.storage.script import Maker
 
 T = TypeVar("T")
@@ -32,6 +34,19 @@ class Store(Protocol):
         """Run a script that holds user code in a transaction of its own, on the caller's thread."""
         ...
 
+    def migrate(self, *, upgrade: bool) -> None:
+        """Make the schema in an empty database; check it, or upgrade it, in one that has ours."""
+        ...
+
+    def awaiting(self) -> AsyncStore:
+        """Return the twin for callers on an event loop."""
+        ...
+
+    @property
+    def forked(self) -> bool:
+        """Say whether this is a child of the process that opened it."""
+        ...
+
     def close(self) -> None:
         """Close all connections."""
         ...
@@ -56,7 +71,19 @@ class AsyncStore(Protocol):
         ...
 
     async def write_alone(self, maker: Maker[T]) -> T:
-        """Run a script that holds user code in a transaction of its own."""
+        """Run a script that holds blocking user code in a transaction of its own, on another thread."""
+        ...
+
+    async def write_lent(self, maker: Maker[T]) -> T:
+        """Run a script that holds async user code, made by `lend`, in a transaction of its own."""
+        ...
+
+    def lend(self, function: Callable[[Any], Awaitable[Any]]) -> Callable[[Any], Any]:
+        """Return async user code as a script of this store takes it."""
+        ...
+
+    def retire(self) -> None:
+        """Let go of what belongs to event loops; the blocking twin closes the rest."""
         ...
 
     async def close(self) -> None:

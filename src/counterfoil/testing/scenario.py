@@ -8,7 +8,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from counterfoil.core.states import OperationState
-from counterfoil.drivers.sqlite import SqliteStore
+from counterfoil.drivers.stores import open_store
 from counterfoil.drivers.urls import parse_url
 from counterfoil.storage.scripts import inspection
 from counterfoil.testing.invariants import ledger_invariants
@@ -40,7 +40,7 @@ Check: TypeAlias = Callable[[Aftermath], Iterable[str]]
 
 def read_ledger(world: World) -> Contents:
     """Read every row of a world's ledger."""
-    store = SqliteStore(parse_url(world.url), clock=world.clock)
+    store = open_store(parse_url(world.url), clock=world.clock)
     try:
         return store.read(inspection.everything)
     finally:

@@ -22,8 +22,8 @@ from counterfoil.core.states import (
     OperationState,
 )
 from counterfoil.storage import rows
-from counterfoil.storage.script import Overtaken, Row, Script, lone_row, one_row, user_code
-from counterfoil.storage.scripts.claims import CLAIMED, Granted, Request, Seen, look, unknown_case
+from counterfoil.storage.script import Row, Script, lone_row, one_row, user_code
+from counterfoil.storage.scripts.claims import CLAIMED, Granted, Request, Seen, judge, unknown_case
 from counterfoil.storage.scripts.moves import (
     Outcome,
     archive_attempt,
@@ -167,22 +167,33 @@ def _late_proof(key: OperationKey, row: Row, outcome: Outcome, kind: CaseKind | 
 def transactional(
     request: Request, body: Callable[[Any], Any], encode: Callable[[Any], Outcome]
 ) -> Script[Settled | Seen]:
-    """Run a transactional effect's body and record it, in the one transaction that holds its business rows."""
-    seen = yield from look(request)
-    if isinstance(seen, Seen):
-        return seen
-    value = yield from user_code(body)
-    outcome = encode(value)
-    row = yield from one_row(
-        "insert_settled_operation",
+    """Run a transactional effect's body and record it, in the one transaction that holds its business rows.
+
+    The operation's row comes first: whoever wants the same operation waits there, before its body has done anything.
+    """
+    new = yield from one_row(
+        "insert_claimed_operation",
         **request.columns(),
-        state=advance(OPERATION, CLAIMED, OperationEvent.RETURNED),
-        receipt=outcome.receipt,
-        receipt_marker=outcome.marker,
-        settled_by=EvidenceKind.REPLY,
+        state=CLAIMED.value,
+        payload=None,
+        holder=request.holder,
+        lease=0,
+        time_limit=0,
+    )
+    if new is None:
+        return (yield from judge(request, (yield from existing(request.key))))
+    outcome = encode((yield from user_code(body)))
+    state = advance(OPERATION, CLAIMED, OperationEvent.RETURNED)
+    row = yield from one_row(
+        "settle_if_fenced",
+        **request.id,
+        keeps_attempt=False,
+        fence=new["fence"],
+        expected_state=CLAIMED.value,
+        **columns(state, outcome, EvidenceKind.REPLY),
     )
     if row is None:
-        raise Overtaken(f"operation {request.key} was recorded while this transaction was open")
+        raise LookupError(f"operation {request.key} moved inside one transaction")
     return Settled(row)
 
 

@@ -16,18 +16,6 @@ values (:tenant, :operation_id, :effect, :effect_version, :sender, :state, :iden
 on conflict (tenant, operation_id) do nothing
 returning attempt, fence, claimed_at, attempt_deadline, payload;
 
--- name: insert_settled_operation
--- Record a transactional effect: begun and settled in the transaction that holds its business rows.
-insert into counterfoil_operation (tenant, operation_id, effect, effect_version, sender, state, identity_digest,
-  content_digest, field_digests, provider, attempt, fence, version, claimed_at, attempt_deadline,
-  first_attempt_at, receipt, receipt_marker, settled_by, request_id, workflow_id, principal, thread_id,
-  checkpoint_ns, checkpoint_id, node, task_id, run_id, trace_id, created_at, updated_at, settled_at)
-values (:tenant, :operation_id, :effect, :effect_version, :sender, :state, :identity_digest,
-  :content_digest, :field_digests, :provider, 1, 1, 1, {now}, {now},
-  {now}, :receipt, :receipt_marker, :settled_by, :request_id, :workflow_id, :principal, :thread_id,
-  :checkpoint_ns, :checkpoint_id, :node, :task_id, :run_id, :trace_id, {now}, {now}, {now})
-returning {receipt};
-
 -- name: look_at_operation
 -- Read what decisions and receipts are made of, with the database's time: each column more would slow every answer down.
 select {receipt}, sender, content_digest, field_digests, provider, fence, version, holder, claimed_at, lease_until,

@@ -1,3 +1,7 @@
+-- name: lock_migrations
+-- Let one replica at a time change the schema, until its transaction ends: here every transaction that writes does so.
+select 1 as locked;
+
 -- name: has_migration_table
 -- Say whether this database has ever been ours.
 select count(*) as n

@@ -1,0 +1,53 @@
+"""Turn psycopg's errors into ours, by SQLSTATE and never by text."""
+
+from __future__ import annotations
+
+import psycopg
+
+from counterfoil.errors import Busy, ConstraintViolated, StoreError, StoreUnavailable
+
+_AGAIN = frozenset({"40001", "40P01"})  # serialization_failure, deadlock_detected
+_BUSY = frozenset({"55P03", "57014"})  # lock_not_available, query_canceled (a time-out of the server's)
+_LOST = frozenset({"57P01", "57P02", "57P03", "57P05", "25P03", "25P04"})  # shut down, crashed, starting, session ended
+_NOT_ALLOWED = "42501"
+_READ_ONLY = "25006"
+
+
+def is_lost(error: psycopg.Error) -> bool:
+    """Say whether the connection is gone, so that the server's last word is not known."""
+    if error.sqlstate is None:
+        return isinstance(error, psycopg.OperationalError | psycopg.InterfaceError)
+    return error.sqlstate in _LOST or error.sqlstate.startswith("08")
+
+
+def may_run_again(error: psycopg.Error) -> bool:
+    """Say whether the server undid the transaction because of others, and asks to run it again."""
+    return error.sqlstate in _AGAIN
+
+
+def from_psycopg(error: psycopg.Error, path: str) -> StoreError:
+    """Return our error for one of psycopg's."""
+    state, name = error.sqlstate or "", type(error).__name__
+    if state in _AGAIN or state in _BUSY:
+        return Busy(
+            f"The database {path} kept a row locked, or undid the transaction for others' sake, for too long ({name});"
+            " nothing was written. Try again, or look in pg_stat_activity for a session that holds a transaction open;"
+            " to work inside that transaction use cf.join(connection)."
+        )
+    if state.startswith("23"):
+        return ConstraintViolated(f"The database {path} refused a row ({name}); nothing was written.")
+    if state == _NOT_ALLOWED:
+        return StoreUnavailable(
+            f"The database role may not do this in {path} ({name}); nothing was written. It needs usage of the schema,"
+            " and select, insert, update and delete on the tables counterfoil_*; only counterfoil db upgrade needs more"
+            " rights than that."
+        )
+    if state == _READ_ONLY:
+        return StoreUnavailable(
+            f"The database {path} is read-only, as a standby is; nothing was written. Connect to the primary: with"
+            " several hosts in the URL, add target_session_attrs=read-write."
+        )
+    return StoreUnavailable(
+        f"The database {path} could not do its work ({name}{f' {state}' if state else ''}). Nothing was written; check"
+        " that the server runs and can be reached, and its log."
+    )

@@ -1,0 +1,237 @@
+"""Run scripts on PostgreSQL: what both colours do, as generators of actions that two small runners carry out.
+
+A transaction is run again from its beginning where nothing of it can have been kept: after a serialization failure, a
+deadlock, or a connection that was lost before COMMIT was sent. User code is never run twice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, assert_never
+
+import psycopg
+
+from counterfoil.drivers.pgstate import from_psycopg, is_lost, may_run_again
+from counterfoil.drivers.probes import Point, Probe, no_probe
+from counterfoil.errors import CommitUnknown
+from counterfoil.storage import catalog
+from counterfoil.storage.script import Call, Ddl, Lone, Row, Script, Step, UserCode
+
+if TYPE_CHECKING:
+    from counterfoil.clock import Clock
+    from counterfoil.storage.script import Maker
+
+T = TypeVar("T")
+
+RUNS = 6
+"""How often a transaction is run before its failure reaches the caller: a pool may hold several dead connections."""
+BEGIN = "begin isolation level read committed read write"
+
+
+@dataclass(frozen=True, slots=True)
+class Execute:
+    """Run one statement and return its rows."""
+
+    sql: str
+    params: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Control:
+    """Begin, commit or roll back, or set or leave a savepoint."""
+
+    sql: str
+
+
+@dataclass(frozen=True, slots=True)
+class Lend:
+    """Run user code with a guarded handle on the open transaction."""
+
+    function: Any
+
+
+Action: TypeAlias = Execute | Control | Lend
+Actions: TypeAlias = Generator[Action, Any, T]
+
+
+@dataclass(slots=True)
+class Progress:
+    """How far a transaction has come, for the judgement of what broke it."""
+
+    user_code: bool = False
+    user_error: BaseException | None = None
+    commit_sent: bool = False
+
+
+def statements(clock: Clock | None) -> dict[str, str]:
+    """Return the dialect's statements as psycopg reads them; a clock of the caller's own replaces the database's."""
+    found = catalog.load("postgres", bound_clock=clock is not None)
+    return {name: catalog.pyformat(statement.sql) for name, statement in found.items()}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Protocol:
+    """How units of work are run: whose clock, which probe, and a name for messages."""
+
+    path: str
+    clock: Clock | None = None
+    probe: Probe = no_probe
+    statements: Mapping[str, str] = field(default_factory=lambda: statements(None))
+
+    # --- units of work -----------------------------------------------------------------------------------------------
+
+    def reading(self, maker: Maker[T]) -> Actions[T]:
+        """Run a script of reads, each statement by itself."""
+        return self._run(maker(), Progress())
+
+    def writing(self, maker: Maker[T], progress: Progress) -> Actions[T]:
+        """Run a script in a transaction, or as one statement where the script is one."""
+        script = maker()
+        try:
+            step = next(script)
+            if isinstance(step, Lone) and step.name in self.statements:
+                rows = yield from self._lone(step, script)
+                if rows:
+                    return _end(script, rows)
+                return (yield from self._transaction(self._go_on(script, rows, progress), progress))
+            return (yield from self._transaction(self._steps(script, step, progress), progress))
+        except StopIteration as stop:
+            result: T = stop.value
+            return result
+        finally:
+            script.close()
+
+    def joining(self, maker: Maker[T]) -> Actions[T]:
+        """Run a script in a transaction that somebody else began, ends, and would lose to an error of ours."""
+        yield Control("savepoint counterfoil_joined")
+        try:
+            result = yield from self._run(maker(), Progress())
+        except BaseException:
+            yield Control("rollback to savepoint counterfoil_joined")
+            raise
+        yield Control("release savepoint counterfoil_joined")
+        return result
+
+    # --- inside ------------------------------------------------------------------------------------------------------
+
+    def _lone(self, step: Lone, script: Script[Any]) -> Actions[Sequence[Row]]:
+        """Run a statement that is a transaction by itself; if it breaks, whether it took effect must be looked up."""
+        self.probe(Point.BEFORE_STATEMENT, step.name)
+        self.probe(Point.BEFORE_COMMIT, "")
+        try:
+            rows: Sequence[Row] = yield Execute(self.statements[step.name], self._bound(step.params))
+        except psycopg.Error as error:
+            script.close()
+            raise (self._commit_unknown(error) if is_lost(error) else error) from error
+        self.probe(Point.AFTER_STATEMENT, step.name)
+        if rows:
+            self.probe(Point.AFTER_COMMIT, "")
+        return rows
+
+    def _transaction(self, body: Actions[T], progress: Progress) -> Actions[T]:
+        yield Control(BEGIN)
+        result = yield from body
+        self.probe(Point.BEFORE_COMMIT, "")
+        progress.commit_sent = True
+        try:
+            yield Control("commit")
+        except psycopg.Error as error:
+            raise (self._commit_unknown(error) if is_lost(error) else error) from error
+        self.probe(Point.AFTER_COMMIT, "")
+        return result
+
+    def _run(self, script: Script[T], progress: Progress) -> Actions[T]:
+        try:
+            step = next(script)
+        except StopIteration as stop:
+            result: T = stop.value
+            return result
+        return (yield from self._steps(script, step, progress))
+
+    def _go_on(self, script: Script[T], answer: Any, progress: Progress) -> Actions[T]:
+        try:
+            step = script.send(answer)
+        except StopIteration as stop:
+            result: T = stop.value
+            return result
+        return (yield from self._steps(script, step, progress))
+
+    def _steps(self, script: Script[T], step: Step, progress: Progress) -> Actions[T]:
+        """Run a script from one of its steps on; errors are thrown into it, so its frame is in the traceback."""
+        try:
+            while True:
+                try:
+                    answer = yield from self._step(step, progress)
+                except BaseException as error:  # noqa: BLE001 - the script may clean up, and raises it again
+                    step = script.throw(error)
+                else:
+                    step = script.send(answer)
+        except StopIteration as stop:
+            result: T = stop.value
+            return result
+        finally:
+            script.close()
+
+    def _step(self, step: Step, progress: Progress) -> Actions[Any]:
+        match step:
+            case Lone(name, _) if name not in self.statements:
+                return None
+            case Call(name, params) | Lone(name, params):
+                return (yield from self._execute(name, self.statements[name], self._bound(params)))
+            case Ddl(sql):
+                return (yield from self._execute("ddl", sql.replace("%", "%%"), {}))
+            case UserCode(function):
+                return (yield from _lend(function, progress))
+            case _:
+                assert_never(step)
+
+    def _execute(self, name: str, sql: str, params: Mapping[str, Any]) -> Actions[Sequence[Row]]:
+        self.probe(Point.BEFORE_STATEMENT, name)
+        rows: Sequence[Row] = yield Execute(sql, params)
+        self.probe(Point.AFTER_STATEMENT, name)
+        return rows
+
+    def _bound(self, params: Mapping[str, Any]) -> Mapping[str, Any]:
+        return params if self.clock is None else {**params, "now": self.clock.now_ms()}
+
+    def _commit_unknown(self, error: psycopg.Error) -> CommitUnknown:
+        return CommitUnknown(
+            f"The connection to {self.path} was lost while a transaction was being committed ({type(error).__name__});"
+            " whether it took effect must be looked up."
+        )
+
+    # --- what an error means -----------------------------------------------------------------------------------------
+
+    def again_or_raise(self, error: psycopg.Error, progress: Progress, *, runs: int) -> None:
+        """Return where the unit of work may be run again; otherwise raise our error for the driver's.
+
+        Raises:
+            StoreError: it may not, or was run often enough.
+            psycopg.Error: a transactional effect's own statement failed; that is its caller's business.
+        """
+        if error is progress.user_error:
+            raise error
+        kept_nothing = not progress.commit_sent and not progress.user_code
+        if runs < RUNS and kept_nothing and (is_lost(error) or may_run_again(error)):
+            return
+        raise from_psycopg(error, self.path) from error
+
+
+def _lend(function: Any, progress: Progress) -> Actions[Any]:
+    progress.user_code = True
+    try:
+        return (yield Lend(function))
+    except BaseException as error:
+        progress.user_error = error
+        raise
+
+
+def _end(script: Script[T], answer: Any) -> T:
+    """Give a script its last answer and return its result."""
+    try:
+        script.send(answer)
+    except StopIteration as stop:
+        result: T = stop.value
+        return result
+    raise AssertionError("a script went on after a lone statement that returned a row")

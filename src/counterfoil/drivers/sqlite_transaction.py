@@ -1,0 +1,124 @@
+"""The transactions of the writer's connection: begin, run one script or several, commit; and what an error means."""
+
+from __future__ import annotations
+
+import sqlite3
+from threading import get_ident
+from typing import TYPE_CHECKING, Any
+
+from counterfoil.drivers.probes import Point
+from counterfoil.drivers.sqlstate import from_sqlite
+from counterfoil.errors import CommitUnknown, NestedEffect
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from counterfoil.drivers.sqlite_run import Runner
+    from counterfoil.drivers.sqlite_unit import Unit
+    from counterfoil.drivers.turns import Turns
+
+
+class Transactions:
+    """Runs units on one connection, for one caller at a time."""
+
+    def __init__(
+        self, connection: sqlite3.Connection, runner: Runner, turns: Turns, check: Callable[[], None] = lambda: None
+    ) -> None:
+        self.connection = connection
+        self.committed = False  # whether the last transaction took effect, whatever was raised after that
+        self._runner = runner
+        self._turns = turns
+        self._check = check
+        self._commit_sent = False
+        self._running: int | None = None
+
+    def run(self, unit: Unit) -> Any:
+        """Run one unit and return its result."""
+        self._running = get_ident()
+        try:
+            return self._transaction(lambda: self._script(unit)) if unit.transaction else self._script(unit)
+        finally:
+            self._running = None
+
+    def run_together(self, units: list[Unit]) -> None:
+        """Run several units in one transaction; each keeps its own result or error."""
+        self._running = get_ident()
+        try:
+            self._transaction(lambda: self._each(units))
+        finally:
+            self._running = None
+
+    def refuse_nested(self) -> None:
+        """Refuse a caller whose own transaction is open here: it would wait for itself, or undo itself.
+
+        Raises:
+            NestedEffect: the call comes from inside a transactional effect.
+        """
+        if self._running == get_ident():
+            raise NestedEffect(
+                "The database was used through Counterfoil inside a transactional effect, whose transaction is open."
+                " Use the transaction that the effect was given, and perform other effects after it."
+            )
+
+    # --- one transaction -------------------------------------------------------------------------------------------
+
+    def _transaction(self, body: Callable[[], Any]) -> Any:
+        with self._turns:
+            result = self._take_turn(body)
+        self._runner.probe(Point.AFTER_COMMIT, "")
+        return result
+
+    def _take_turn(self, body: Callable[[], Any]) -> Any:
+        self.committed = self._commit_sent = False
+        try:
+            self._begin()
+            result = body()
+            self._runner.probe(Point.BEFORE_COMMIT, "")
+            self._commit()
+            self.committed = True
+        except BaseException:
+            self.committed = self._commit_sent and not self.connection.in_transaction
+            self._undo()
+            raise
+        return result
+
+    def _begin(self) -> None:
+        self._undo()  # what an interrupt left open just where nothing could catch it
+        self._check()
+        try:
+            self.connection.execute("begin immediate")
+        except sqlite3.Error as error:
+            raise from_sqlite(error, self._runner.path) from error
+
+    def _undo(self) -> None:
+        if self.connection.in_transaction:
+            self.connection.execute("rollback")
+
+    def _commit(self) -> None:
+        self._commit_sent = True
+        try:
+            self.connection.execute("commit")
+        except sqlite3.Error as error:
+            if self.connection.in_transaction:
+                raise from_sqlite(error, self._runner.path) from error
+            raise CommitUnknown(
+                f"The database {self._runner.path} reported an error while committing ({type(error).__name__});"
+                " whether the transaction took effect must be looked up."
+            ) from error
+
+    def _script(self, unit: Unit) -> Any:
+        return self._runner.run(self.connection, unit.maker())
+
+    def _each(self, units: list[Unit]) -> None:
+        """Run units one after another, a savepoint each, so that one that fails takes nothing with it."""
+        for unit in units:
+            unit.error = unit.result = None
+            self.connection.execute("savepoint counterfoil_unit")
+            try:
+                unit.result = self._script(unit)
+            except Exception as error:  # belongs to this unit's caller, not to the others
+                unit.error = error
+                if not self.connection.in_transaction:
+                    raise  # SQLite undid the whole transaction, as a full disk makes it do: nobody's work was kept
+                self.connection.execute("rollback to counterfoil_unit")
+            self.connection.execute("release counterfoil_unit")

@@ -1,0 +1,49 @@
+-- Made from all migrations; a test compares the two.
+
+create table counterfoil_attempt (tenant text collate "C" not null, operation_id text collate "C" not null, attempt bigint not null, fence bigint not null, holder text collate "C" not null, started_at bigint not null, deadline bigint not null, outcome text collate "C" not null, ended_at bigint, error_class text collate "C", error_text text collate "C", CHECK ((outcome = ANY (ARRAY['running'::text, 'succeeded'::text, 'not_sent'::text, 'refused'::text, 'unknown'::text]))), PRIMARY KEY (tenant, operation_id, attempt));
+
+create table counterfoil_case (seq bigint generated always as identity not null, tenant text collate "C" not null, operation_id text collate "C" not null, kind text collate "C" not null, state text collate "C" not null, version bigint not null default 1, attempt bigint not null, reason text collate "C" not null, opened_at bigint not null, verdict text collate "C", verdict_by text collate "C", verdict_reason text collate "C", verdict_at bigint, CHECK (((state = 'resolved'::text) = (verdict IS NOT NULL))), CHECK ((kind = ANY (ARRAY['unknown_outcome'::text, 'possible_double_effect'::text, 'contradicting_receipts'::text, 'dead_letter'::text]))), PRIMARY KEY (seq), CHECK ((state = ANY (ARRAY['open'::text, 'resolved'::text, 'settled'::text]))), CHECK ((verdict = ANY (ARRAY['happened'::text, 'did_not_happen_retry'::text, 'did_not_happen_close'::text, 'noted'::text]))));
+
+CREATE UNIQUE INDEX counterfoil_case_open ON counterfoil_case USING btree (tenant, operation_id, kind) WHERE (state = 'open'::text);
+
+CREATE INDEX counterfoil_case_operation ON counterfoil_case USING btree (tenant, operation_id, seq);
+
+CREATE INDEX counterfoil_case_state ON counterfoil_case USING btree (tenant, state, seq);
+
+create table counterfoil_channel (tenant text collate "C" not null, thread_id text collate "C" not null, checkpoint_ns text collate "C" not null, channel text collate "C" not null, version text collate "C" not null, type text collate "C" not null, value bytea not null, PRIMARY KEY (tenant, thread_id, checkpoint_ns, channel, version));
+
+create table counterfoil_checkpoint (seq bigint generated always as identity not null, tenant text collate "C" not null, thread_id text collate "C" not null, checkpoint_ns text collate "C" not null, checkpoint_id text collate "C" not null, parent_id text collate "C", root_id text collate "C", source text collate "C" not null, step bigint not null, run_id text collate "C", type text collate "C" not null, body bytea not null, stored_channels text collate "C" not null, leaning text collate "C" not null, metadata bytea not null, attempt bigint not null, created_at bigint not null, PRIMARY KEY (seq), UNIQUE (tenant, thread_id, checkpoint_ns, checkpoint_id));
+
+CREATE INDEX counterfoil_checkpoint_newest ON counterfoil_checkpoint USING btree (tenant, thread_id, checkpoint_ns, seq);
+
+CREATE INDEX counterfoil_checkpoint_run ON counterfoil_checkpoint USING btree (tenant, run_id) WHERE (run_id IS NOT NULL);
+
+create table counterfoil_evidence (seq bigint generated always as identity not null, tenant text collate "C" not null, operation_id text collate "C" not null, attempt bigint not null, kind text collate "C" not null, answer text collate "C" not null, body bytea, given_by text collate "C" not null, at bigint not null, CHECK ((kind = ANY (ARRAY['reply'::text, 'late_reply'::text, 'lookup'::text, 'verdict'::text]))), PRIMARY KEY (seq));
+
+CREATE INDEX counterfoil_evidence_operation ON counterfoil_evidence USING btree (tenant, operation_id, seq);
+
+create table counterfoil_migration (number bigint not null, name text collate "C" not null, digest text collate "C" not null, applied_at bigint not null, PRIMARY KEY (number));
+
+create table counterfoil_mint (tenant text collate "C" not null, thread_id text collate "C" not null, checkpoint_ns text collate "C" not null, name text collate "C" not null, checkpoint_id text collate "C" not null, task_id text collate "C" not null, minted_id text collate "C" not null, at bigint not null, PRIMARY KEY (tenant, thread_id, checkpoint_ns, name, checkpoint_id, task_id));
+
+create table counterfoil_operation (seq bigint generated always as identity not null, tenant text collate "C" not null, operation_id text collate "C" not null, effect text collate "C" not null, effect_version bigint not null, sender text collate "C" not null, state text collate "C" not null, identity_digest bytea not null, content_digest bytea not null, field_digests bytea not null, payload bytea, provider text collate "C" not null, attempt bigint not null default 0, fence bigint not null default 0, version bigint not null default 1, holder text collate "C", claimed_at bigint not null default 0, lease_until bigint not null default 0, attempt_deadline bigint not null default 0, first_attempt_at bigint not null default 0, receipt bytea, receipt_marker text collate "C", settled_by text collate "C", evidence bytea, error_class text collate "C", error_text text collate "C", request_id text collate "C", workflow_id text collate "C", principal text collate "C", thread_id text collate "C", checkpoint_ns text collate "C", checkpoint_id text collate "C", node text collate "C", task_id text collate "C", run_id text collate "C", trace_id text collate "C", created_at bigint not null, updated_at bigint not null, settled_at bigint, CHECK (((state <> 'in_flight'::text) OR (holder IS NOT NULL))), CHECK (((holder IS NULL) OR (state = ANY (ARRAY['in_flight'::text, 'succeeded'::text])))), CHECK (((state = ANY (ARRAY['succeeded'::text, 'failed'::text, 'rejected'::text, 'expired'::text, 'cancelled'::text])) = (settled_at IS NOT NULL))), CHECK (((state <> 'succeeded'::text) OR (receipt IS NOT NULL))), CHECK ((length(content_digest) = 32)), CHECK ((length(identity_digest) = 32)), CHECK ((operation_id <> ''::text)), PRIMARY KEY (seq), CHECK ((sender = ANY (ARRAY['caller'::text, 'dispatcher'::text]))), CHECK ((settled_by = ANY (ARRAY['reply'::text, 'late_reply'::text, 'lookup'::text, 'verdict'::text]))), CHECK ((state = ANY (ARRAY['awaiting_approval'::text, 'pending'::text, 'in_flight'::text, 'unknown'::text, 'parked'::text, 'succeeded'::text, 'failed'::text, 'rejected'::text, 'expired'::text, 'cancelled'::text]))), CHECK ((tenant <> ''::text)), UNIQUE (tenant, operation_id));
+
+CREATE INDEX counterfoil_operation_checkpoint ON counterfoil_operation USING btree (tenant, checkpoint_id) WHERE (checkpoint_id IS NOT NULL);
+
+CREATE INDEX counterfoil_operation_newest ON counterfoil_operation USING btree (tenant, seq);
+
+CREATE INDEX counterfoil_operation_open ON counterfoil_operation USING btree (tenant, state, updated_at) WHERE (state = ANY (ARRAY['awaiting_approval'::text, 'pending'::text, 'in_flight'::text, 'unknown'::text, 'parked'::text]));
+
+CREATE INDEX counterfoil_operation_request ON counterfoil_operation USING btree (tenant, request_id) WHERE (request_id IS NOT NULL);
+
+CREATE INDEX counterfoil_operation_run ON counterfoil_operation USING btree (tenant, run_id) WHERE (run_id IS NOT NULL);
+
+CREATE INDEX counterfoil_operation_thread ON counterfoil_operation USING btree (tenant, thread_id) WHERE (thread_id IS NOT NULL);
+
+CREATE INDEX counterfoil_operation_trace ON counterfoil_operation USING btree (tenant, trace_id) WHERE (trace_id IS NOT NULL);
+
+CREATE INDEX counterfoil_operation_workflow ON counterfoil_operation USING btree (tenant, workflow_id) WHERE (workflow_id IS NOT NULL);
+
+create table counterfoil_thread (tenant text collate "C" not null, thread_id text collate "C" not null, state text collate "C" not null, attempt bigint not null default 0, version bigint not null default 0, holder text collate "C", lease_until bigint not null default 0, parked_on text collate "C", request_id text collate "C", workflow_id text collate "C", principal text collate "C", branch text collate "C", branched_from text collate "C", branched_at text collate "C", plain_thread_id text collate "C", run_id text collate "C", run_attempt bigint, created_at bigint not null, updated_at bigint not null, CHECK (((state = 'running'::text) = (holder IS NOT NULL))), PRIMARY KEY (tenant, thread_id), CHECK ((state = ANY (ARRAY['idle'::text, 'running'::text, 'parked'::text]))), CHECK ((thread_id <> ''::text)));
+
+create table counterfoil_write (tenant text collate "C" not null, thread_id text collate "C" not null, checkpoint_ns text collate "C" not null, checkpoint_id text collate "C" not null, task_id text collate "C" not null, idx bigint not null, channel text collate "C" not null, type text collate "C" not null, value bytea not null, task_path text collate "C" not null, attempt bigint not null, PRIMARY KEY (tenant, thread_id, checkpoint_ns, checkpoint_id, task_id, idx));
