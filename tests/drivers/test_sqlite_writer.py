@@ -69,7 +69,7 @@ def test_callers_that_wait_share_one_commit(store: SqliteStore, commits: Commits
     gate, queue = Gate(), watch_queue(store)
     leader = lead(store, gate)
     others = [Call(partial(store.write, add(n))) for n in range(1, 32)]
-    queue.joined(32)
+    queue.joined(31)
     gate.open()
     for call in (leader, *others):
         call.result()
@@ -81,7 +81,7 @@ def test_a_batch_has_a_size(store: SqliteStore, commits: Commits) -> None:
     gate, queue = Gate(), watch_queue(store)
     leader = lead(store, gate)
     others = [Call(partial(store.write, add(n))) for n in range(1, BATCH + 3)]
-    queue.joined(BATCH + 3)
+    queue.joined(BATCH + 2)
     gate.open()
     for call in (leader, *others):
         call.result()
@@ -125,7 +125,7 @@ def test_a_full_disk_fails_the_whole_batch_with_our_error_and_the_writer_lives(s
     leader = lead(store, gate)
     store.writer._transactions.connection.execute("create table if not exists big (x)")
     small = Call(lambda: store.write(add(1)))
-    queue.joined(2)
+    queue.joined(1)
     large = Call(lambda: store.write(sql("insert into big values (zeroblob(1000000))")))
     queue.joined(1)
     after = Call(lambda: store.write(add(2)))
@@ -156,7 +156,7 @@ def test_a_unit_that_must_be_alone_runs_on_its_callers_thread_in_a_commit_of_its
     leader = lead(store, gate)
     threads: list[int] = []
     alone = Call(lambda: store.write_alone(during(lambda: threads.append(threading.get_ident()), add(1))))
-    queue.joined(2)
+    queue.joined(1)
     other = Call(lambda: store.write(add(2)))
     queue.joined(1)
     gate.open()
@@ -207,7 +207,7 @@ def test_an_interrupt_of_the_leader_does_not_hurt_the_others(store: SqliteStore)
         raise KeyboardInterrupt
 
     second = Call(lambda: store.write(during(interrupt, add(1))))  # leads the next batch
-    queue.joined(2)
+    queue.joined(1)
     third = Call(lambda: store.write(add(2)))
     queue.joined(1)
     gate.open()
@@ -230,7 +230,7 @@ def test_an_interrupt_after_the_commit_leaves_the_others_their_results(tmp_path:
     gate, queue = Gate(), watch_queue(store)
     leader = lead(store, gate)
     second = Call(lambda: store.write(during(armed.set, add(1))))
-    queue.joined(2)
+    queue.joined(1)
     third = Call(lambda: store.write(add(2)))
     queue.joined(1)
     gate.open()
@@ -263,7 +263,7 @@ def test_an_interrupt_of_a_caller_that_was_just_given_the_lead_hands_it_on(store
     unit = Unit(add(1))
     unit.wake = InterruptedWait()
     heir = Call(lambda: store.writer.run(unit))
-    queue.joined(2)
+    queue.joined(1)
     other = Call(lambda: store.write(add(2)))
     queue.joined(1)
     gate.open()
@@ -328,7 +328,7 @@ def test_closing_lets_those_who_wait_finish_and_refuses_those_who_come(store: Sq
     gate, queue = Gate(), watch_queue(store)
     leader = lead(store, gate)
     waiting = Call(lambda: store.write(add(1)))
-    queue.joined(2)
+    queue.joined(1)
     closing_call = Call(store.close)
     queue.joined(1)
     with pytest.raises(StoreClosed):
