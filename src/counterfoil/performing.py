@@ -69,6 +69,13 @@ class Read:
 
 
 @dataclass(frozen=True, slots=True)
+class Look:
+    """Run a script that reads, or that claims in the same statement where the database can do both in one."""
+
+    maker: Maker[Any]
+
+
+@dataclass(frozen=True, slots=True)
 class Write:
     """Run a script in a transaction."""
 
@@ -108,7 +115,7 @@ class Pause:
     """Wait a little for another caller; the answer says whether the bound is reached."""
 
 
-Step: TypeAlias = Read | Write | RunEffect | RunLookup | AskLiveness | Pause
+Step: TypeAlias = Read | Look | Write | RunEffect | RunLookup | AskLiveness | Pause
 T = TypeVar("T")
 Protocol: TypeAlias = Generator[Step, Any, T]
 
@@ -151,7 +158,7 @@ class Job:
 
 def perform(job: Job) -> Protocol[Receipt[Any]]:  # noqa: C901 - one arm for each thing that can be seen, each a line or two
     """Perform one operation: answer from its row, or claim, run the effect and settle."""
-    seen: Any = yield from _look(job)
+    seen: Any = yield from _open(job)
     while True:
         match seen:
             case Receipt():
@@ -186,6 +193,13 @@ def _wait(job: Job, held: Held, row: Row) -> Protocol[None]:
         job.request = replace(job.request, known_dead=held.holder)
     elif (yield Pause()):
         raise answers.in_progress(job.key, held, row)
+
+
+def _open(job: Job) -> Protocol[Any]:
+    try:
+        return (yield Look(lambda: claims.look_or_claim(job.request)))
+    except CommitUnknown as error:
+        return (yield from _find_claim(job, error))
 
 
 def _look(job: Job) -> Protocol[Seen | NoRow]:

@@ -20,6 +20,7 @@ from counterfoil.errors import AsyncEffectInSync, UsageError
 from counterfoil.model import CannotTell, NotSent
 from counterfoil.performing import (
     AskLiveness,
+    Look,
     NeverStarted,
     Pause,
     Protocol,
@@ -159,7 +160,9 @@ class Runner:
         match step:
             case Read(maker):
                 return self._store.read(maker)
-            case Write(maker):
+            case Look(maker) if not self._store.claims_at_once:
+                return self._store.read(maker)
+            case Look(maker) | Write(maker):
                 entry.writes()
                 return self._store.write(maker)
             case RunEffect() if entry.is_late(step):
@@ -267,7 +270,10 @@ class AsyncRunner:
 
     async def _do(self, step: Step, entry: Entry) -> Any:
         match step:
-            case Write(maker):
+            case Look(maker) if not self._store.claims_at_once:
+                entry.raise_if_cancelled()
+                return await self._store.read(maker)
+            case Look(maker) | Write(maker):
                 entry.writes()
                 return await entry.to_the_end(self._store.write(maker))
             case RunEffect() if entry.cancelled is not None:

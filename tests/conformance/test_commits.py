@@ -13,13 +13,18 @@ BEFORE, AFTER = "before-commit", "after-commit"
 
 
 class LostCommit:
-    """A probe that loses the answer of the nth transaction of the scenario: rolled back, or committed all the same."""
+    """A probe that loses the answer of the nth transaction of the scenario: rolled back, or committed all the same.
 
-    def __init__(self, nth: int, point: str) -> None:
-        self.left, self.point, self.mutex = nth, point, threading.Lock()
+    `since` names the statement from which on transactions are counted.
+    """
 
-    def __call__(self, point: Any, _name: str) -> None:
-        if point == self.point:
+    def __init__(self, nth: int, point: str, *, since: str | None = None) -> None:
+        self.left, self.point, self.since, self.mutex = nth, point, since, threading.Lock()
+
+    def __call__(self, point: Any, name: str) -> None:
+        if name == self.since:
+            self.since = None
+        if point == self.point and self.since is None:
             with self.mutex:
                 self.left -= 1
                 lost = self.left == 0
@@ -98,7 +103,7 @@ def test_a_lost_commit_of_a_look_ups_answer_asks_no_second_time(subject: Subject
         subject.perform(ticket, title="a")
     asked.clear()
     subject.clock.advance("31s")
-    with subject.probe.during(LostCommit(1, point)):
+    with subject.probe.during(LostCommit(1, point, since="insert_evidence")):
         if point == AFTER:
             assert subject.perform(ticket, title="a").attempt == 2
         else:

@@ -263,7 +263,7 @@ def test_a_claim_whose_lease_ran_out_before_the_effect_began_is_not_sent(subject
     claimed = threading.Event()
 
     def stall(point: Any, name: str) -> None:
-        if point == "after-statement" and name == "insert_claimed_operation":
+        if point == "after-statement" and name in {"insert_claimed_operation", "look_or_claim_operation"}:
             claimed.set()
         if point == "after-commit" and claimed.is_set():
             claimed.clear()

@@ -64,7 +64,7 @@ def literals(path: Path) -> set[str]:
 
 @pytest.mark.parametrize("path", SCRIPTS, ids=lambda path: path.stem)
 def test_scripts_call_only_statements_that_exist(path: Path) -> None:
-    assert called(path) - STATEMENTS.keys() == set()
+    assert called(path) - STATEMENTS.keys() - catalog.load("postgres").keys() == set()
 
 
 def test_every_statement_is_called_by_a_script() -> None:

@@ -36,6 +36,7 @@ class PostgresStore:
     """One PostgreSQL database, used by this process."""
 
     dialect = "postgres"
+    claims_at_once = True
 
     def __init__(
         self,

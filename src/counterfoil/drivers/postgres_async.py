@@ -35,6 +35,7 @@ class AsyncPostgresStore:
     def __init__(self, store: PostgresStore) -> None:
         self.store = store
         self.dialect = store.dialect
+        self.claims_at_once = store.claims_at_once
         self._protocol = store.protocol
         self._pools: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Task[Pool]] = (
             weakref.WeakKeyDictionary()

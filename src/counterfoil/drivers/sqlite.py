@@ -33,6 +33,7 @@ class SqliteStore:
     """One SQLite database, opened by this process."""
 
     dialect = "sqlite"
+    claims_at_once = False
 
     def __init__(
         self,

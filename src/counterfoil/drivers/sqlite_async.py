@@ -33,6 +33,7 @@ class AsyncSqliteStore:
     def __init__(self, store: SqliteStore) -> None:
         self.store = store
         self.dialect = store.dialect
+        self.claims_at_once = store.claims_at_once
         self._readers = ThreadPoolExecutor(READER_THREADS, thread_name_prefix="counterfoil-reader")
 
     @property

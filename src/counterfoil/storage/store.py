@@ -16,6 +16,8 @@ class Store(Protocol):
     """A database for blocking callers."""
 
     dialect: str
+    claims_at_once: bool
+    """Whether one statement here can look at an operation and claim it: then no read goes before the claim."""
 
     @property
     def path(self) -> str:
@@ -56,6 +58,8 @@ class AsyncStore(Protocol):
     """A database for callers on an event loop."""
 
     dialect: str
+    claims_at_once: bool
+    """Whether one statement here can look at an operation and claim it: then no read goes before the claim."""
 
     @property
     def path(self) -> str:

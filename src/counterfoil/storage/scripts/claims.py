@@ -130,6 +130,20 @@ def look(request: Request) -> Script[Seen | NoRow]:
     return (yield from judge(request, row))
 
 
+def look_or_claim(request: Request) -> Script[Granted | LostRace | Seen | NoRow]:
+    """Claim an operation that nobody has asked for yet, or say what is known: both in one statement where there is one.
+
+    A row that takes more than its receipt to answer from is left to be read again.
+    """
+    row = yield from lone_row("look_or_claim_operation", **_claimed_by(request))
+    if row is None:
+        return (yield from look(request))
+    if row["claimed"]:
+        return _granted(row)
+    decision = decide_claim(rows.snapshot(row, request.facts), request.wanted)
+    return Seen(decision, row) if isinstance(decision, AlreadySettled) else LostRace()
+
+
 def judge(request: Request, row: Row) -> Script[Seen]:
     """Say what a row means for the caller, with what is needed to answer from it."""
     decision = decide_claim(rows.snapshot(row, request.facts), request.wanted)
@@ -148,15 +162,7 @@ def unknown_case(key: OperationKey, row: Row) -> Script[Row | None]:
 
 def claim(request: Request) -> Script[ClaimResult]:
     """Take the claim, or say what stands in the way; a lease that ran out turns into an unknown outcome here."""
-    new = yield from lone_row(
-        "insert_claimed_operation",
-        **request.columns(),
-        state=CLAIMED.value,
-        payload=request.payload,
-        holder=request.holder,
-        lease=request.facts.lease,
-        time_limit=request.facts.time_limit,
-    )
+    new = yield from lone_row("insert_claimed_operation", **_claimed_by(request))
     if new is not None:
         return _granted({**new, "content_digest": request.digests.content})
     row = yield from one_row("lock_operation", **request.id)
@@ -172,6 +178,18 @@ def claim(request: Request) -> Script[ClaimResult]:
             return (yield from _resend(request, row))
         case _:
             return seen
+
+
+def _claimed_by(request: Request) -> dict[str, Any]:
+    """Return the columns of a new operation that its caller claims at once."""
+    return {
+        **request.columns(),
+        "state": CLAIMED.value,
+        "payload": request.payload,
+        "holder": request.holder,
+        "lease": request.facts.lease,
+        "time_limit": request.facts.time_limit,
+    }
 
 
 def find_claim(request: Request) -> Script[Granted | Seen | NoRow]:
