@@ -405,7 +405,7 @@ WRONG = {
         select c.checkpoint_id, wish.value from counterfoil_checkpoint c, json_each(c.stored_channels) wish
         left join counterfoil_channel v
           on (v.checkpoint_ns, v.channel, v.version)
-            = (c.checkpoint_ns, json_extract(wish.value, '$[0]'), json_extract(wish.value, '$[1]'))
+            = (c.checkpoint_ns, wish.key, wish.value)
         where v.channel is null""",
 }
 

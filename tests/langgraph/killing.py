@@ -169,7 +169,7 @@ def torn(folder: Path) -> list[str]:
         missing = connection.execute(
             "select count(*) from counterfoil_checkpoint c, json_each(c.stored_channels) j"
             " left join counterfoil_channel v on v.checkpoint_ns = c.checkpoint_ns"
-            " and v.channel = json_extract(j.value, '$[0]') and v.version = json_extract(j.value, '$[1]')"
+            " and v.channel = j.key and v.version = j.value"
             " where v.channel is null"
         ).fetchone()[0]
         if missing:

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
+from counterfoil.errors import InvalidArguments
 from counterfoil.langgraph.context import CONF, conf_of
 from counterfoil.storage.scripts import checkpoints
-from counterfoil.storage.scripts.checkpoints import NEWEST, Stored
+from counterfoil.storage.scripts.checkpoints import NEWEST, Stored, Wanted
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from langchain_core.runnables import RunnableConfig
     from langgraph.checkpoint.base import CheckpointTuple
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
 
 PAGE = 50
 """Checkpoints that `list` reads at a time; nothing is held between two pages."""
+_COLUMNS: Final[Mapping[str, type]] = {"source": str, "step": int, "run_id": str}
+"""Metadata that is also a column: by these the database narrows a page, and the metadata itself decides."""
 
 
 class Pages:
@@ -35,7 +38,7 @@ class Pages:
         self._saver = saver
         self._config: RunnableConfig = config if config is not None else {CONF: {}}
         self._conf = conf_of(config)
-        self._filter = wanted or {}
+        self._filter = checked_filter(wanted)
         self._before = before
         self._left = limit
         self._seq = NEWEST
@@ -52,7 +55,7 @@ class Pages:
         if not before.get("checkpoint_id"):
             return _ready(NEWEST)
         address: RunnableConfig = {CONF: {**self._conf, **before}}
-        return checkpoints.seq_of(self._saver.place(address), before["checkpoint_id"])
+        return checkpoints.seq_before(self._saver.place(address), before["checkpoint_id"])
 
     def start(self, seq: int | None) -> None:
         """Begin below a seq; below nothing if there is no such checkpoint."""
@@ -60,34 +63,54 @@ class Pages:
 
     def next(self) -> Script[list[Stored]]:
         """Return the script that reads the next page."""
-        found = self._saver.carried(self._config)
-        tenant = self._saver.tenant if found is None else found.trusted.tenant
-        thread = self._conf.get("thread_id")
-        return checkpoints.page(
-            tenant,
-            thread_id=None if thread is None else str(thread),
-            checkpoint_ns=self._conf.get("checkpoint_ns"),
-            before=self._seq,
-            size=PAGE,
-        )
+        return checkpoints.page(self._scope(), before=self._seq, size=self._size)
 
     def take(self, page: Sequence[Stored]) -> Iterator[CheckpointTuple]:
         """Yield what is wanted of a page."""
-        self._ended = len(page) < PAGE
+        self._ended = len(page) < self._size
         for stored in page:
             self._seq = stored.row["seq"]
-            found = self._saver.loaded(self._config, stored)
-            if self.wanted_of(stored, found) and self._left != 0:
+            if self._left != 0 and self._fits(self._saver.metadata(stored)):
                 self._left = None if self._left is None else self._left - 1
-                yield found
-        self._ended = self._ended or not page
+                yield self._saver.loaded(self._config, stored)
 
-    def wanted_of(self, stored: Stored, found: CheckpointTuple) -> bool:
-        """Say whether a checkpoint is the addressed one and its metadata has what the filter asks for."""
-        checkpoint_id = self._conf.get("checkpoint_id")
-        if checkpoint_id and stored.row["checkpoint_id"] != checkpoint_id:
-            return False
-        return all(found.metadata.get(name) == value for name, value in self._filter.items())
+    @property
+    def _size(self) -> int:
+        """Return how many checkpoints to read: no more than are wanted, where the database alone can tell which."""
+        if self._left is None or self._filter.keys() - self._narrowing().keys():
+            return PAGE
+        return min(PAGE, self._left)
+
+    def _scope(self) -> Wanted:
+        found = self._saver.carried(self._config)
+        thread = self._conf.get("thread_id")
+        return Wanted(
+            tenant=self._saver.tenant if found is None else found.trusted.tenant,
+            thread_id=None if thread is None else str(thread),
+            checkpoint_ns=self._conf.get("checkpoint_ns"),
+            checkpoint_id=self._conf.get("checkpoint_id") or None,
+            **self._narrowing(),
+        )
+
+    def _narrowing(self) -> dict[str, Any]:
+        return {name: value for name, value in self._filter.items() if type(value) is _COLUMNS.get(name)}
+
+    def _fits(self, metadata: Mapping[str, Any]) -> bool:
+        """Say whether metadata has all that the filter asks for: a key that it lacks fits no value, not even None."""
+        return all(name in metadata and metadata[name] == value for name, value in self._filter.items())
+
+
+def checked_filter(wanted: object) -> dict[str, Any]:
+    """Return what metadata must hold.
+
+    Raises:
+        InvalidArguments: it is no mapping from names to values; it would be taken for no filter.
+    """
+    if wanted is None:
+        return {}
+    if not isinstance(wanted, dict) or not all(isinstance(name, str) for name in wanted):
+        raise InvalidArguments("The filter of a list of checkpoints is a dictionary of metadata, each name a string.")
+    return wanted
 
 
 def _ready(value: int) -> Script[int | None]:

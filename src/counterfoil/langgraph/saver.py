@@ -16,7 +16,7 @@ from langgraph.checkpoint.base import (
 )
 
 from counterfoil.core.templates import validate_id
-from counterfoil.errors import ReservedConfig, UnmanagedThread, VersionConflict
+from counterfoil.errors import ReservedConfig, StoredValueDamaged, UnmanagedThread, VersionConflict
 from counterfoil.langgraph.context import (
     CONF,
     KEY,
@@ -206,7 +206,7 @@ class CounterfoilSaver(BaseCheckpointSaver[str]):
         conf, place = conf_of(config), self.place(config)
         if "__pregel_runtime" in conf:
             refuse_exit(conf.get("__pregel_durability"))
-        return lambda: checkpoints.owner_and_get(place, conf.get("checkpoint_id"))
+        return lambda: checkpoints.read(place, conf.get("checkpoint_id"))
 
     def _got(self, config: RunnableConfig, found: tuple[int | None, Stored | None]) -> CheckpointTuple | None:
         owner, stored = found
@@ -215,21 +215,35 @@ class CounterfoilSaver(BaseCheckpointSaver[str]):
             raise self._unmanaged(config)
         return None if stored is None else self.loaded(config, stored)
 
+    def metadata(self, stored: Stored) -> CheckpointMetadata:
+        """Return a stored checkpoint's metadata."""
+        found: CheckpointMetadata = self.serde.loads_typed((stored.row["type"], stored.row["metadata"]))
+        return found
+
     def loaded(self, config: RunnableConfig, stored: Stored) -> CheckpointTuple:
         """Return a stored checkpoint as LangGraph sees it."""
         row = stored.row
-        body = self.serde.loads_typed((row["type"], row["body"]))
-        values = {r["channel"]: self.serde.loads_typed((r["type"], r["value"])) for r in stored.channels}
+        body = self.serde.loads_typed((row["type"], row["value"]))
+        values = {part["name"]: self._value(row, part) for part in stored.channels}
         body["channel_values"] = {**body["channel_values"], **values}
-        writes = [(w["task_id"], w["channel"], self.serde.loads_typed((w["type"], w["value"]))) for w in stored.writes]
+        writes = [(w["task_id"], w["name"], self.serde.loads_typed((w["type"], w["value"]))) for w in stored.writes]
         parent = row["parent_id"]
         return CheckpointTuple(
             config=self._at(config, row, row["checkpoint_id"]),
             checkpoint=body,
-            metadata=self.serde.loads_typed((row["type"], row["metadata"])),
+            metadata=self.metadata(stored),
             parent_config=self._at(config, row, parent) if parent else None,
             pending_writes=writes,
         )
+
+    def _value(self, row: Mapping[str, Any], part: Mapping[str, Any]) -> Any:
+        if part["value"] is None:
+            raise StoredValueDamaged(
+                f"The value of {part['name']!r} in checkpoint {row['checkpoint_id']} of thread {row['thread_id']} is"
+                " missing: somebody deleted it from the database. Restore the database, or go on from an older"
+                " checkpoint."
+            )
+        return self.serde.loads_typed((part["type"], part["value"]))
 
     def _put(
         self,
@@ -249,12 +263,14 @@ class CounterfoilSaver(BaseCheckpointSaver[str]):
         columns = {
             "checkpoint_id": checkpoint["id"],
             "parent_id": conf_of(config).get("checkpoint_id"),
+            "root_id": (metadata.get("parents") or {}).get(""),
             "source": metadata.get("source", ""),
             "step": metadata.get("step", 0),
-            "run_id": kept.get("run_id"),
+            "run_id": None if kept.get("run_id") is None else str(kept["run_id"]),
             "type": kind,
             "body": body,
-            "stored_channels": checkpoints.wanted_channels(rows),
+            "stored_channels": checkpoints.named_channels(rows),
+            "leaning": checkpoints.leaning_channels(_leaning(checkpoint, metadata)),
             "metadata": self.serde.dumps_typed(kept)[1],
         }
         values = {
@@ -329,6 +345,13 @@ def _split(values: Mapping[str, Any], versions: ChannelVersions) -> tuple[dict[s
     """Divide channel values into those that ride in the checkpoint's row and those that have one of their own."""
     inline = {name: value for name, value in values.items() if name not in versions or _is_small(value)}
     return inline, {name: str(versions[name]) for name in values if name not in inline}
+
+
+def _leaning(checkpoint: Checkpoint, metadata: CheckpointMetadata) -> list[str]:
+    """Return the delta channels whose value is not stored here: it is made from what earlier checkpoints store."""
+    counted: Iterable[str] = metadata.get("counters_since_delta_snapshot") or ()
+    versions, values = checkpoint["channel_versions"], checkpoint["channel_values"]
+    return sorted(name for name in counted if name in versions and name not in values)
 
 
 def _is_small(value: Any) -> bool:

@@ -42,6 +42,8 @@ FRAGMENTS: Mapping[str, Mapping[str, str]] = {
         "{locked}": "",
         "{shared}": "",
         "{least}": "min",
+        # A JSON object as rows of key and value.
+        "{named_channels}": "json_each(found.stored_channels)",
     },
     "postgres": {
         # One time for a whole statement, and another for the next: a transaction may have waited for a lock meanwhile.
@@ -49,6 +51,7 @@ FRAGMENTS: Mapping[str, Mapping[str, str]] = {
         "{locked}": "for update",
         "{shared}": "for share",
         "{least}": "least",
+        "{named_channels}": "json_each_text(cast(found.stored_channels as json))",
     },
 }
 BOUND_CLOCK: Mapping[str, str] = {"{now}": "cast(:now as bigint)"}

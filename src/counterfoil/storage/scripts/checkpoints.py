@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
 from counterfoil.core.states import ThreadState
@@ -11,12 +12,14 @@ from counterfoil.storage.script import Row, Script, all_rows, one_row
 from counterfoil.storage.scripts import threads
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from counterfoil.storage.scripts.threads import ThreadKey
 
 NEWEST = 2**63 - 1
 """Larger than every seq: where paging begins."""
+NAMESPACE_END = "|"
+"""Stands in a child graph's namespace behind that of the graph around it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,8 +47,8 @@ class Stored:
     """A checkpoint with its channel values and pending writes, all still encoded."""
 
     row: Row
-    channels: Sequence[Row]
-    writes: Sequence[Row]
+    channels: list[Row]
+    writes: list[Row]
 
 
 Encoded = tuple[str, bytes]
@@ -92,45 +95,66 @@ def put_writes(
     return None
 
 
-def get(place: Place, checkpoint_id: str | None) -> Script[Stored | None]:
-    """Read one checkpoint, or the newest by order of commit."""
+def read(place: Place, checkpoint_id: str | None) -> Script[tuple[int | None, Stored | None]]:
+    """Read who owns the thread, and one checkpoint of it, or the newest by order of commit."""
     if checkpoint_id is None:
-        row = yield from one_row("get_newest_checkpoint", **place.params)
+        parts = yield from all_rows("read_newest_checkpoint", **place.params)
     else:
-        row = yield from one_row("get_checkpoint", **place.params, checkpoint_id=checkpoint_id)
-    return None if row is None else (yield from _whole(row))
+        parts = yield from all_rows("read_checkpoint", **place.params, checkpoint_id=checkpoint_id)
+    found = _gathered(parts)
+    return threads.owner_in(parts), found[0] if found else None
 
 
-def owner_and_get(place: Place, checkpoint_id: str | None) -> Script[tuple[int | None, Stored | None]]:
-    """Read who owns the thread, and a checkpoint of it."""
-    owner = yield from threads.owner(place.key)
-    return owner, (yield from get(place, checkpoint_id))
+def seq_before(place: Place, checkpoint_id: str) -> Script[int | None]:
+    """Return where a checkpoint stands in the order of commits, be it of this graph or of one around it.
+
+    A child graph that its parent takes back in time is asked for its newest checkpoint before the *parent's*.
+    """
+    for checkpoint_ns in _outwards(place.checkpoint_ns):
+        params = {**place.key.params, "checkpoint_ns": checkpoint_ns, "checkpoint_id": checkpoint_id}
+        row = yield from one_row("get_checkpoint_seq", **params)
+        if row is not None:
+            return int(row["seq"])
+    return None
 
 
-def seq_of(place: Place, checkpoint_id: str) -> Script[int | None]:
-    """Return a checkpoint's place in the order of commits."""
-    row = yield from one_row("get_checkpoint", **place.params, checkpoint_id=checkpoint_id)
-    return None if row is None else row["seq"]
+def _outwards(checkpoint_ns: str) -> Iterator[str]:
+    """Yield a graph's namespace, that of the graph around it, and so on to the root's."""
+    yield checkpoint_ns
+    while checkpoint_ns:
+        checkpoint_ns = checkpoint_ns.rpartition(NAMESPACE_END)[0]
+        yield checkpoint_ns
 
 
-def page(
-    tenant: str, *, thread_id: str | None, checkpoint_ns: str | None, before: int, size: int
-) -> Script[list[Stored]]:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wanted:
+    """Which checkpoints a listing asks for, as far as columns say it."""
+
+    tenant: str
+    thread_id: str | None = None
+    checkpoint_ns: str | None = None
+    checkpoint_id: str | None = None
+    source: str | None = None
+    step: int | None = None
+    run_id: str | None = None
+
+    def params(self, before: int, size: int) -> dict[str, Any]:
+        """Return the parameters of one page."""
+        names = ("tenant", "checkpoint_id", "source", "step", "run_id")
+        return {**{name: getattr(self, name) for name in names}, "before": before, "page": size}
+
+
+def page(wanted: Wanted, *, before: int, size: int) -> Script[list[Stored]]:
     """Read a page of checkpoints with their values and writes, the newest first."""
-    scope: dict[str, Any] = {"tenant": tenant, "before": before, "page": size}
-    if thread_id is None:
-        rows = yield from all_rows("page_tenant_checkpoints", **scope)
-    elif checkpoint_ns is None:
-        rows = yield from all_rows("page_thread_checkpoints", **scope, thread_id=thread_id)
+    params = wanted.params(before, size)
+    if wanted.thread_id is None:
+        parts = yield from all_rows("page_tenant_checkpoints", **params)
+    elif wanted.checkpoint_ns is None:
+        parts = yield from all_rows("page_thread_checkpoints", **params, thread_id=wanted.thread_id)
     else:
-        rows = yield from all_rows(
-            "page_namespace_checkpoints", **scope, thread_id=thread_id, checkpoint_ns=checkpoint_ns
-        )
-    found = []
-    for row in rows:
-        stored = yield from _whole(row)
-        found.append(stored)
-    return found
+        place = {"thread_id": wanted.thread_id, "checkpoint_ns": wanted.checkpoint_ns}
+        parts = yield from all_rows("page_namespace_checkpoints", **params, **place)
+    return _gathered(parts)
 
 
 def delete_thread(key: ThreadKey) -> Script[None]:
@@ -140,19 +164,28 @@ def delete_thread(key: ThreadKey) -> Script[None]:
     yield from one_row("reset_thread", **key.params, state=ThreadState.IDLE)
 
 
-def _whole(row: Row) -> Script[Stored]:
-    place = {name: row[name] for name in ("tenant", "thread_id", "checkpoint_ns")}
-    wanted = row["stored_channels"]
-    channels: Sequence[Row] = []
-    if wanted != "[]":
-        channels = yield from all_rows("list_channels", **place, wanted=wanted)
-    writes = yield from all_rows("list_writes", **place, checkpoint_id=row["checkpoint_id"])
-    return Stored(row=row, channels=channels, writes=writes)
+def _gathered(parts: Sequence[Row]) -> list[Stored]:
+    """Put checkpoints together from their parts, the newest first, their writes as live execution applies them."""
+    rows = sorted((row for row in parts if row["part"] == "checkpoint"), key=itemgetter("seq"), reverse=True)
+    found = {row["seq"]: Stored(row=row, channels=[], writes=[]) for row in rows}
+    for row in parts:
+        if row["part"] == "channel":
+            found[row["seq"]].channels.append(row)
+        elif row["part"] == "write":
+            found[row["seq"]].writes.append(row)
+    for stored in found.values():
+        stored.writes.sort(key=itemgetter("task_path", "task_id", "idx"))
+    return list(found.values())
 
 
-def wanted_channels(versions: Mapping[str, str]) -> str:
-    """Return (channel, version) pairs as the JSON array by which values are read back."""
-    return json.dumps(sorted(versions.items()), separators=(",", ":"))
+def named_channels(versions: Mapping[str, str]) -> str:
+    """Return the versions of channels as the JSON object by which their values are read back."""
+    return json.dumps(versions, separators=(",", ":"), sort_keys=True)
+
+
+def leaning_channels(names: Sequence[str]) -> str:
+    """Return the names of delta channels as they are stored."""
+    return json.dumps(names, separators=(",", ":"))
 
 
 def _check_advancing(key: ThreadKey, attempt: int | None) -> Script[NotOwner | None]:

@@ -23,7 +23,7 @@ from counterfoil.core.workflows import (
 from counterfoil.storage.script import Row, Script, all_rows, lone_row, one_row
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
 _RUNNING = advance(THREAD, ThreadState.IDLE, ThreadEvent.CLAIMED)
 
@@ -80,6 +80,8 @@ def claim(request: ThreadRequest) -> Script[ThreadClaim]:
     row = yield from one_row("lock_thread", **request.key.params)  # waits for what its owner is just writing
     if row is None:
         raise LookupError(f"thread {request.key.thread_id} vanished inside one transaction")
+    if row["holder"] == request.holder:  # of its own claim, whose COMMIT was on its way still when it was looked up
+        return _claimed(row, parked_on=row["parked_on"])
     decision = decide_thread(
         _snapshot(row), known_dead=request.known_dead, trusted=request.trusted, goes_on=request.goes_on
     )
@@ -158,17 +160,17 @@ def advance_version(key: ThreadKey, *, attempt: int) -> Script[bool]:
     return row is not None
 
 
-def owner(key: ThreadKey) -> Script[int | None]:
-    """Return the attempt that owns a managed thread (0 if none does), or None if the thread is not managed."""
-    return _owner((yield from one_row("get_thread", **key.params)))
+def owner_in(parts: Sequence[Row]) -> int | None:
+    """Return the attempt that owns a managed thread (0 if none), or None; its row is among a checkpoint's parts."""
+    for row in parts:
+        if row["part"] == "thread":
+            return int(row["seq"]) if row["name"] == _RUNNING else 0
+    return None
 
 
 def owner_kept(key: ThreadKey) -> Script[int | None]:
-    """Return the attempt that owns a thread, and keep it the owner until this transaction ends."""
-    return _owner((yield from one_row("share_thread", **key.params)))
-
-
-def _owner(row: Row | None) -> int | None:
+    """Return the attempt that owns a managed thread (0 if none), or None; it stays so until this transaction ends."""
+    row = yield from one_row("share_thread", **key.params)
     if row is None:
         return None
     return int(row["attempt"]) if row["state"] == _RUNNING else 0
@@ -196,7 +198,7 @@ class NotStored:
 def mint(key: ThreadKey, *, name: str, step: Step, make: Callable[[], str]) -> Script[str | NeedsBranch | NotStored]:
     """Mint an id for this step, or return the one that it minted before it was interrupted."""
     here = yield from one_row(
-        "has_checkpoint", **key.params, checkpoint_ns=step.checkpoint_ns, checkpoint_id=step.checkpoint_id
+        "get_checkpoint_seq", **key.params, checkpoint_ns=step.checkpoint_ns, checkpoint_id=step.checkpoint_id
     )
     line = yield from all_rows("list_lineage", **key.params, checkpoint_ns="", checkpoint_id=step.root_id)
     if here is None or not line:

@@ -1,13 +1,14 @@
 -- name: insert_checkpoint
 -- Store a checkpoint; its seq gives the order of commit, by which the newest is found. Storing it again renews it.
-insert into counterfoil_checkpoint (tenant, thread_id, checkpoint_ns, checkpoint_id, parent_id, source, step, run_id,
-  type, body, stored_channels, metadata, attempt, created_at)
-values (:tenant, :thread_id, :checkpoint_ns, :checkpoint_id, :parent_id, :source, :step, :run_id,
-  :type, :body, :stored_channels, :metadata, :attempt, {now})
+insert into counterfoil_checkpoint (tenant, thread_id, checkpoint_ns, checkpoint_id, parent_id, root_id, source, step,
+  run_id, type, body, stored_channels, leaning, metadata, attempt, created_at)
+values (:tenant, :thread_id, :checkpoint_ns, :checkpoint_id, :parent_id, :root_id, :source, :step,
+  :run_id, :type, :body, :stored_channels, :leaning, :metadata, :attempt, {now})
 on conflict (tenant, thread_id, checkpoint_ns, checkpoint_id) do update
 set type = excluded.type,
   body = excluded.body,
   stored_channels = excluded.stored_channels,
+  leaning = excluded.leaning,
   metadata = excluded.metadata,
   attempt = excluded.attempt
 returning seq;
@@ -41,75 +42,145 @@ set channel = excluded.channel,
   attempt = excluded.attempt
 returning idx;
 
--- name: get_checkpoint
--- Read one checkpoint.
-select *
-from counterfoil_checkpoint
+-- fragment: stored_channel
+-- A channel's value by its key: as a subquery, since a planner that takes a thread for short would read all its values.
+from counterfoil_channel stored
+    where stored.tenant = found.tenant
+      and stored.thread_id = found.thread_id
+      and stored.checkpoint_ns = found.checkpoint_ns
+      and stored.channel = named.key
+      and stored.version = named.value
+
+-- fragment: parts
+-- All that belongs to the checkpoints in `found`: each itself, the channel values that it names, its pending writes.
+select 'checkpoint' as part, seq, thread_id, checkpoint_ns, checkpoint_id, parent_id, cast(null as text) as name,
+  cast(null as text) as task_id, cast(null as text) as task_path, cast(null as bigint) as idx, type, body as value,
+  metadata
+from found
+union all
+select 'channel', found.seq, null, null, null, null, named.key, null, null, null,
+  (select stored.type {stored_channel}), (select stored.value {stored_channel}), null
+from found
+cross join {named_channels} named
+union all
+select 'write', found.seq, null, null, null, null, pending.channel, pending.task_id, pending.task_path, pending.idx,
+  pending.type, pending.value, null
+from found
+join counterfoil_write pending
+  on pending.tenant = found.tenant
+  and pending.thread_id = found.thread_id
+  and pending.checkpoint_ns = found.checkpoint_ns
+  and pending.checkpoint_id = found.checkpoint_id
+
+-- fragment: owner
+-- The thread's own row, among the parts of its checkpoints: its attempt stands as seq and its state as name.
+select 'thread', attempt, thread_id, null, null, null, state, null, null, null, null, null, null
+from counterfoil_thread
 where tenant = :tenant
   and thread_id = :thread_id
-  and checkpoint_ns = :checkpoint_ns
-  and checkpoint_id = :checkpoint_id;
 
--- name: get_newest_checkpoint
--- Read the checkpoint that was committed last: clocks of several hosts do not agree, commits do.
-select *
-from counterfoil_checkpoint
-where tenant = :tenant
-  and thread_id = :thread_id
-  and checkpoint_ns = :checkpoint_ns
-order by seq desc
-limit 1;
+-- fragment: wanted
+-- What narrows a page of checkpoints; null leaves a filter out.
+and seq < :before
+  and (cast(:checkpoint_id as text) is null or checkpoint_id = :checkpoint_id)
+  and (cast(:source as text) is null or source = :source)
+  and (cast(:step as bigint) is null or step = :step)
+  and (cast(:run_id as text) is null or run_id = :run_id)
 
--- name: list_channels
--- Read the values of some channels, each at one version; `wanted` is a JSON array of [channel, version].
-select stored.channel, stored.type, stored.value
-from json_each(:wanted) wish
-join counterfoil_channel stored
-  on stored.tenant = :tenant
-  and stored.thread_id = :thread_id
-  and stored.checkpoint_ns = :checkpoint_ns
-  and stored.channel = json_extract(wish.value, '$[0]')
-  and stored.version = json_extract(wish.value, '$[1]');
+-- name: read_checkpoint
+-- Read one checkpoint whole, and who owns its thread.
+with found as materialized (
+  select *
+  from counterfoil_checkpoint
+  where tenant = :tenant
+    and thread_id = :thread_id
+    and checkpoint_ns = :checkpoint_ns
+    and checkpoint_id = :checkpoint_id
+)
+{parts}
+union all
+{owner};
 
--- name: list_writes
--- Read a checkpoint's pending writes in the order in which live execution applies them.
-select task_id, channel, type, value
-from counterfoil_write
-where tenant = :tenant
-  and thread_id = :thread_id
-  and checkpoint_ns = :checkpoint_ns
-  and checkpoint_id = :checkpoint_id
-order by task_path, task_id, idx;
-
--- name: page_tenant_checkpoints
--- Read a page of a tenant's checkpoints, the newest first.
-select *
-from counterfoil_checkpoint
-where tenant = :tenant
-  and seq < :before
-order by seq desc
-limit :page;
-
--- name: page_thread_checkpoints
--- Read a page of a thread's checkpoints of all namespaces, the newest first.
-select *
-from counterfoil_checkpoint
-where tenant = :tenant
-  and thread_id = :thread_id
-  and seq < :before
-order by seq desc
-limit :page;
+-- name: read_newest_checkpoint
+-- Read whole the checkpoint that was committed last, and who owns its thread: clocks of several hosts do not agree,
+-- commits do.
+with found as materialized (
+  select *
+  from counterfoil_checkpoint
+  where tenant = :tenant
+    and thread_id = :thread_id
+    and checkpoint_ns = :checkpoint_ns
+  order by seq desc
+  limit 1
+)
+{parts}
+union all
+{owner};
 
 -- name: page_namespace_checkpoints
--- Read a page of the checkpoints of one thread and namespace, the newest first.
-select *
-from counterfoil_checkpoint
-where tenant = :tenant
-  and thread_id = :thread_id
-  and checkpoint_ns = :checkpoint_ns
-  and seq < :before
-order by seq desc
-limit :page;
+-- Read a page of the checkpoints of one thread and namespace whole, the newest first.
+with found as materialized (
+  select *
+  from counterfoil_checkpoint
+  where tenant = :tenant
+    and thread_id = :thread_id
+    and checkpoint_ns = :checkpoint_ns
+    {wanted}
+  order by seq desc
+  limit :page
+)
+{parts};
+
+-- name: page_thread_checkpoints
+-- Read a page of a thread's checkpoints of all namespaces whole, the newest first. The namespaces are found by jumping
+-- from one to the next in the index: most threads have few, and then nothing is sorted but their newest rows.
+with recursive space (checkpoint_ns) as (
+  select min(checkpoint_ns)
+  from counterfoil_checkpoint
+  where tenant = :tenant
+    and thread_id = :thread_id
+  union all
+  select (
+    select min(later.checkpoint_ns)
+    from counterfoil_checkpoint later
+    where later.tenant = :tenant
+      and later.thread_id = :thread_id
+      and later.checkpoint_ns > space.checkpoint_ns
+  )
+  from space
+  where space.checkpoint_ns is not null
+),
+found as materialized (
+  select *
+  from counterfoil_checkpoint
+  where seq in (
+    select seq
+    from counterfoil_checkpoint
+    where tenant = :tenant
+      and thread_id = :thread_id
+      and checkpoint_ns in (select space.checkpoint_ns from space)
+      {wanted}
+    order by seq desc
+    limit :page
+  )
+)
+{parts};
+
+-- name: page_tenant_checkpoints
+-- Read a page of a tenant's checkpoints whole, the newest first.
+with found as materialized (
+  select *
+  from counterfoil_checkpoint
+  where seq in (
+    select seq
+    from counterfoil_checkpoint
+    where tenant = :tenant
+      {wanted}
+    order by seq desc
+    limit :page
+  )
+)
+{parts};
 
 -- name: delete_thread_checkpoints
 -- Delete a thread's checkpoints.

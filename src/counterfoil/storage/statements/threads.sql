@@ -114,8 +114,8 @@ where tenant = :tenant
   and thread_id = :thread_id
   and name = :name;
 
--- name: has_checkpoint
--- Say whether a checkpoint is stored by now.
+-- name: get_checkpoint_seq
+-- Say where a checkpoint stands in the order of commits, if it is stored by now.
 select seq
 from counterfoil_checkpoint
 where tenant = :tenant

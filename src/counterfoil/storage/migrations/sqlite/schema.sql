@@ -57,12 +57,14 @@ CREATE TABLE counterfoil_checkpoint (
   checkpoint_ns text not null,
   checkpoint_id text not null,
   parent_id text,
+  root_id text,
   source text not null,
   step integer not null,
   run_id text,
   type text not null,
   body blob not null,
   stored_channels text not null,
+  leaning text not null,
   metadata blob not null,
   attempt integer not null,
   created_at integer not null,
@@ -70,6 +72,9 @@ CREATE TABLE counterfoil_checkpoint (
 ) strict;
 
 CREATE INDEX counterfoil_checkpoint_newest on counterfoil_checkpoint (tenant, thread_id, checkpoint_ns, seq);
+
+CREATE INDEX counterfoil_checkpoint_run on counterfoil_checkpoint (tenant, run_id)
+  where run_id is not null;
 
 CREATE TABLE counterfoil_evidence (
   seq integer primary key,
@@ -187,6 +192,12 @@ CREATE TABLE counterfoil_thread (
   request_id text,
   workflow_id text,
   principal text,
+  branch text,
+  branched_from text,
+  branched_at text,
+  plain_thread_id text,
+  run_id text,
+  run_attempt integer,
   created_at integer not null,
   updated_at integer not null,
   primary key (tenant, thread_id),
