@@ -514,6 +514,13 @@ class StoredValueDamaged(StoreError):
     code = "stored-value-damaged"
 
 
+class RightsMissing(StoreError):
+    """The database role may not do what is needed; nothing was written."""
+
+    code = "rights-missing"
+    exit = Exit.NOT_ALLOWED
+
+
 class SchemaMismatch(StoreError):
     """The database's schema does not fit this code."""
 

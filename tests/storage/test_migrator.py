@@ -1,8 +1,6 @@
 """Migrations are planned, applied and verified; what does not fit is refused and left alone."""
 
 import sqlite3
-import subprocess
-import sys
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
@@ -10,16 +8,21 @@ from pathlib import Path
 import pytest
 
 from counterfoil import Counterfoil
+from counterfoil.clock import SystemClock
 from counterfoil.drivers.probes import Point
-from counterfoil.drivers.sqlite import SqliteStore
-from counterfoil.drivers.urls import SqliteUrl, parse_url
+from counterfoil.drivers.stores import open_store
+from counterfoil.drivers.urls import parse_url
 from counterfoil.errors import SchemaAltered, SchemaMismatch, SchemaNewer, SchemaOutdated
 from counterfoil.storage import migrator
 from counterfoil.storage.migrator import Migration, Migrator, migrations, plain_sql, statements
-from counterfoil.testing.crash import SimulatedCrash
+from tests.storage.conftest import Place
 
 DELETE = "begin delete from counterfoil_operation; end"
-NEXT = Migration(number=2, name="added", sql="create table counterfoil_added (id integer primary key) strict;\n")
+NEXT = Migration(number=2, name="added", sql="create table counterfoil_added (id integer primary key);\n")
+ADDED = {
+    "sqlite": "CREATE TABLE counterfoil_added (id integer primary key)",
+    "postgres": "create table counterfoil_added (id integer not null, PRIMARY KEY (id))",
+}
 
 
 @pytest.fixture
@@ -30,17 +33,13 @@ def url(tmp_path: Path) -> str:
 @pytest.fixture
 def newer_code(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Code that knows one migration more."""
-    known = (*migrations("sqlite"), NEXT)
-    schema = {**migrator.expected_schema("sqlite"), "counterfoil_added": migrator.squeeze(NEXT.sql.replace(";", ""))}
+    known, schema = migrations, migrator.expected_schema
     with monkeypatch.context() as patched:
-        patched.setattr(migrator, "migrations", lambda _dialect: known)
-        patched.setattr(migrator, "expected_schema", lambda _dialect: {**schema, **_created(schema)})
+        patched.setattr(migrator, "migrations", lambda dialect: (*known(dialect), NEXT))
+        patched.setattr(
+            migrator, "expected_schema", lambda dialect: {**schema(dialect), "counterfoil_added": ADDED[dialect]}
+        )
         yield
-
-
-def _created(schema: dict[str, str]) -> dict[str, str]:
-    """SQLite keeps `CREATE TABLE` in capitals and the rest as written."""
-    return {"counterfoil_added": schema["counterfoil_added"].replace("create table", "CREATE TABLE")}
 
 
 def execute(url: str, sql: str) -> list[tuple[object, ...]]:
@@ -52,82 +51,171 @@ def make(url: str) -> None:
     Counterfoil.open(url).close()
 
 
-def test_a_fresh_database_gets_its_schema(url: str) -> None:
-    make(url)
-    applied = execute(url, "select number, name, digest from counterfoil_migration")
-    assert applied == [(m.number, m.name, m.digest) for m in migrations("sqlite")]
-    assert execute(url, "pragma journal_mode") == [("wal",)]
+# --- both databases --------------------------------------------------------------------------------------------------
 
 
-def test_a_database_with_other_peoples_tables_gets_ours_beside_them(url: str) -> None:
-    execute(url, "create table counter (n integer)")
-    make(url)
-    assert execute(url, "select count(*) from counter") == [(0,)]
+def test_a_fresh_database_gets_its_schema(place: Place) -> None:
+    make(place.url)
+    applied = place.execute("select number, name, digest from counterfoil_migration")
+    assert applied == [(m.number, m.name, m.digest) for m in migrations(place.dialect)]
 
 
-def test_a_current_database_is_only_read(url: str) -> None:
-    make(url)
+def test_a_database_with_other_peoples_tables_gets_ours_beside_them(place: Place) -> None:
+    place.execute("create table counter (n integer)")
+    make(place.url)
+    assert place.execute("select count(*) from counter") == [(0,)]
+
+
+def test_a_current_database_is_only_read(place: Place) -> None:
+    make(place.url)
     points: list[Point] = []
-    Counterfoil.open(url, probe=lambda point, _name: points.append(point)).close()
+    Counterfoil.open(place.url, probe=lambda point, _name: points.append(point)).close()
     assert Point.BEFORE_STATEMENT in points
     assert Point.BEFORE_COMMIT not in points
 
 
 @pytest.mark.usefixtures("newer_code")
-def test_a_fresh_database_of_newer_code_gets_every_migration(url: str) -> None:
-    make(url)
-    assert execute(url, "select number from counterfoil_migration order by 1") == [(1,), (2,)]
+def test_a_fresh_database_of_newer_code_gets_every_migration(place: Place) -> None:
+    make(place.url)
+    assert place.applied() == [1, 2]
 
 
-def test_an_outdated_database_is_refused_and_upgraded_on_request(url: str, request: pytest.FixtureRequest) -> None:
-    make(url)
+def test_an_outdated_database_is_refused_and_upgraded_on_request(place: Place, request: pytest.FixtureRequest) -> None:
+    make(place.url)
     request.getfixturevalue("newer_code")
-    with pytest.raises(SchemaOutdated, match="at schema 1, this code needs 2"):
-        Counterfoil.open(url)
-    assert execute(url, "select count(*) from counterfoil_migration") == [(1,)]
-    Counterfoil.open(url, upgrade=True).close()
-    assert execute(url, "select count(*) from counterfoil_added") == [(0,)]
-    make(url)
+    with pytest.raises(SchemaOutdated, match=r"at schema 1, this code needs 2\. Run: counterfoil db upgrade"):
+        Counterfoil.open(place.url)
+    assert place.applied() == [1]
+    Counterfoil.open(place.url, upgrade=True).close()
+    assert place.execute("select count(*) from counterfoil_added") == [(0,)]
+    make(place.url)
 
 
-def test_a_newer_database_is_refused_untouched(url: str) -> None:
-    make(url)
-    execute(url, "insert into counterfoil_migration values (99, 'later', 'digest', 0)")
-    before = Path(parse_url(url).path).read_bytes()
+def test_a_newer_database_is_refused_untouched(place: Place) -> None:
+    make(place.url)
+    place.execute("insert into counterfoil_migration values (99, 'later', 'digest', 0)")
+    before = place.ours()
     for upgrade in (False, True):
         with pytest.raises(SchemaNewer, match=r"at schema 99, newer than this code knows"):
-            Counterfoil.open(url, upgrade=upgrade)
-    assert Path(parse_url(url).path).read_bytes() == before
+            Counterfoil.open(place.url, upgrade=upgrade)
+    assert (place.applied(), place.ours()) == ([1, 99], before)
 
 
 @pytest.mark.parametrize(
     ("change", "named"),
     [
         ("alter table counterfoil_case add column note text", "counterfoil_case"),
+        ("alter table counterfoil_case drop column verdict_reason", "counterfoil_case"),
         ("drop index counterfoil_case_open", "counterfoil_case_open"),
         ("drop table counterfoil_mint", "counterfoil_mint"),
-        (f"create trigger tidy after update on counterfoil_operation {DELETE}", "tidy"),
-        (f"create trigger tidy after insert on COUNTERFOIL_Operation {DELETE}", "tidy"),
-        (f"create trigger counterfoil_operation before delete on counterfoil_case {DELETE}", "counterfoil_operation"),
         ("create unique index one_each on counterfoil_operation (effect)", "one_each"),
-        ("create index named on counterfoil_operation (effect collate rtrim)", "named"),
-        ("create index totals on counterfoil_operation (json_extract(receipt, '$.total'))", "totals"),
-        ("create index big on counterfoil_operation (effect) where json_extract(receipt, '$.n') > 1", "big"),
+        ("create index big on counterfoil_operation (effect) where length(receipt) > 1", "big"),
+        ("create index long on counterfoil_operation (length(effect))", "long"),
         ("update counterfoil_migration set digest = 'other'", "initial"),
     ],
 )
-def test_an_altered_database_is_refused_with_the_name_of_what_differs(url: str, change: str, named: str) -> None:
+def test_an_altered_database_is_refused_with_the_name_of_what_differs(place: Place, change: str, named: str) -> None:
+    make(place.url)
+    place.execute(change)
+    for upgrade in (False, True):
+        with pytest.raises(SchemaAltered, match=rf"in {named}\b"):
+            Counterfoil.open(place.url, upgrade=upgrade)
+
+
+def test_what_cannot_act_on_our_rows_is_let_be(place: Place) -> None:
+    make(place.url)
+    for sql in (
+        "create index by_effect on counterfoil_operation (effect, created_at desc)",
+        "create view counterfoil_totals as select count(*) as n from counterfoil_operation",
+        "create table counterfoil_notes (n integer unique)",
+        "create table seat (n integer unique)",
+    ):
+        place.execute(sql)
+    make(place.url)
+
+
+def test_every_refusal_is_a_schema_mismatch() -> None:
+    assert {SchemaAltered, SchemaNewer, SchemaOutdated} <= set(SchemaMismatch.__subclasses__())
+
+
+def test_the_migrations_row_comes_first_in_its_transaction(place: Place) -> None:
+    names: list[str] = []
+
+    def note(point: Point, name: str) -> None:
+        if point is Point.BEFORE_STATEMENT:
+            names.append(name)
+
+    Counterfoil.open(place.url, probe=note).close()
+    assert names.index("lock_migrations") < names.index("insert_migration")
+    assert names.index("insert_migration") < names.index("ddl", names.index("insert_migration"))
+    assert names.count("ddl") == 1 + sum(len(statements(m.sql)) for m in migrations(place.dialect))
+
+
+def test_the_plain_text_makes_the_same_schema(place: Place) -> None:
+    place.run(plain_sql(place.dialect))
+    points: list[Point] = []
+    Counterfoil.open(place.url, probe=lambda point, _name: points.append(point)).close()
+    assert Point.BEFORE_COMMIT not in points
+    (applied_at,) = place.execute("select applied_at from counterfoil_migration")[0]
+    assert abs(SystemClock().now_ms() - applied_at) < 60_000
+
+
+def test_the_plain_text_brings_an_outdated_database_up_to_date(place: Place, request: pytest.FixtureRequest) -> None:
+    make(place.url)
+    request.getfixturevalue("newer_code")
+    place.run(plain_sql(place.dialect, applied=place.applied()))
+    make(place.url)
+    assert place.applied() == [1, 2]
+
+
+def test_status_names_what_is_missing(place: Place) -> None:
+    store = open_store(parse_url(place.url))
+    try:
+        status = store.read(Migrator(store.dialect, store.path).status)
+    finally:
+        store.close()
+    assert status.applied == ()
+    assert status.missing == migrations(place.dialect)
+    assert status.differing == ()
+
+
+# --- SQLite ----------------------------------------------------------------------------------------------------------
+
+
+def test_a_fresh_file_enters_wal(url: str) -> None:
+    make(url)
+    assert execute(url, "pragma journal_mode") == [("wal",)]
+
+
+def test_a_newer_file_is_not_touched(url: str) -> None:
+    make(url)
+    execute(url, "insert into counterfoil_migration values (99, 'later', 'digest', 0)")
+    before = Path(parse_url(url).path).read_bytes()
+    with pytest.raises(SchemaNewer):
+        Counterfoil.open(url, upgrade=True)
+    assert Path(parse_url(url).path).read_bytes() == before
+
+
+@pytest.mark.parametrize(
+    ("change", "named"),
+    [
+        (f"create trigger tidy after update on counterfoil_operation {DELETE}", "tidy"),
+        (f"create trigger tidy after insert on COUNTERFOIL_Operation {DELETE}", "tidy"),
+        (f"create trigger counterfoil_operation before delete on counterfoil_case {DELETE}", "counterfoil_operation"),
+        ("create index named on counterfoil_operation (effect collate rtrim)", "named"),
+        ("create index totals on counterfoil_operation (json_extract(receipt, '$.total'))", "totals"),
+    ],
+)
+def test_an_altered_file_is_refused_with_the_name_of_what_differs(url: str, change: str, named: str) -> None:
     make(url)
     execute(url, change)
     with pytest.raises(SchemaAltered, match=rf"in {named}\b"):
         Counterfoil.open(url)
 
 
-def test_what_cannot_act_on_our_rows_is_let_be(url: str) -> None:
+def test_triggers_of_other_tables_are_let_be(url: str) -> None:
     make(url)
     for sql in (
-        "create index by_effect on counterfoil_operation (effect, created_at desc)",
-        "create view counterfoil_totals as select count(*) as n from counterfoil_operation",
         "create table counterfoil_notes (n integer unique)",
         f"create trigger own after insert on counterfoil_notes {DELETE}",
         "create table seat (n integer unique)",
@@ -135,10 +223,6 @@ def test_what_cannot_act_on_our_rows_is_let_be(url: str) -> None:
     ):
         execute(url, sql)
     make(url)
-
-
-def test_every_refusal_is_a_schema_mismatch() -> None:
-    assert {SchemaAltered, SchemaNewer, SchemaOutdated} <= set(SchemaMismatch.__subclasses__())
 
 
 def test_a_refused_database_is_closed_again(url: str, tmp_path: Path) -> None:
@@ -149,84 +233,32 @@ def test_a_refused_database_is_closed_again(url: str, tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.iterdir()] == ["agent.db"]  # no -wal left open
 
 
-def test_a_migration_killed_in_the_middle_leaves_nothing_and_runs_again(
-    url: str, request: pytest.FixtureRequest
-) -> None:
-    make(url)
-    request.getfixturevalue("newer_code")
+# --- the text of a migration -----------------------------------------------------------------------------------------
 
-    def die(point: Point, name: str) -> None:
-        if (point, name) == (Point.AFTER_STATEMENT, "ddl"):
-            raise SimulatedCrash
-
-    with pytest.raises(SimulatedCrash):
-        Counterfoil.open(url, upgrade=True, probe=die)
-    assert execute(url, "select count(*) from sqlite_master where name = 'counterfoil_added'") == [(0,)]
-    assert execute(url, "select count(*) from counterfoil_migration") == [(1,)]
-    Counterfoil.open(url, upgrade=True).close()
-    assert execute(url, "select count(*) from counterfoil_migration") == [(2,)]
+FUNCTION = """create function counterfoil_now() returns bigint language sql as $body$
+  select 1; -- one; two
+  select $$;$$;
+$body$"""
 
 
-def test_the_migrations_row_comes_first_in_its_transaction(url: str) -> None:
-    names: list[str] = []
-
-    def note(point: Point, name: str) -> None:
-        if point is Point.BEFORE_STATEMENT:
-            names.append(name)
-
-    Counterfoil.open(url, probe=note).close()
-    assert names.index("insert_migration") < names.index("ddl", names.index("insert_migration"))
-    assert names.count("ddl") == 1 + sum(len(statements(m.sql)) for m in migrations("sqlite"))
-
-
-OPENS = """
-import sys
-from counterfoil import Counterfoil
-print("ready", flush=True)
-sys.stdin.readline()
-Counterfoil.open(sys.argv[1]).close()
-"""
-
-
-@pytest.mark.slow
-def test_eight_processes_may_open_a_fresh_file_at_once(url: str) -> None:
-    processes = [
-        subprocess.Popen(
-            [sys.executable, "-c", OPENS, url], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE
-        )
-        for _ in range(8)
+def test_a_migration_is_split_where_statements_end() -> None:
+    parts = [
+        "create table a (x text default ';x', \"y;\" text) -- and; so\n, on",
+        "create b /* ;\n; */ as c",
+        f"-- Why; because.\n{FUNCTION}",
+        "create trigger d before update on b for each row execute function counterfoil_now()",
+        "select 1 - -1, 4 / 2",
     ]
-    for process in processes:
-        assert process.stdout is not None
-        assert process.stdout.readline() == b"ready\n"
-    ended = []
-    for process in processes:
-        assert process.stdin is not None
-        process.stdin.write(b"\n")
-        process.stdin.flush()
-    for process in processes:
-        _, errors = process.communicate(timeout=60)
-        ended.append((process.returncode, errors))
-    assert ended == [(0, b"")] * 8
-    assert execute(url, "select count(*) from counterfoil_migration") == [(len(migrations("sqlite")),)]
+    text = "-- A note; for readers.\n\n" + ";\n\n".join(parts)
+    assert statements(f"{text};\n-- The end;\n") == [f"-- A note; for readers.\n\n{parts[0]}", *parts[1:]]
 
 
-def test_the_plain_text_makes_the_same_schema(url: str) -> None:
-    with closing(sqlite3.connect(parse_url(url).path, isolation_level=None)) as connection:
-        connection.executescript(plain_sql("sqlite"))
-    make(url)
+@pytest.mark.parametrize("dialect", ["sqlite", "postgres"])
+def test_every_migration_is_split_into_what_its_semicolons_say(dialect: str) -> None:
+    for migration in migrations(dialect):
+        assert "\n".join(f"{part};" for part in statements(migration.sql)).split() == migration.sql.split()
 
 
-def test_status_names_what_is_missing(url: str) -> None:
-    store = SqliteStore(SqliteUrl(parse_url(url).path))
-    try:
-        status = store.read(Migrator("sqlite", store.path).status)
-    finally:
-        store.close()
-    assert status.applied == ()
-    assert status.missing == migrations("sqlite")
-    assert status.differing == ()
-
-
-def test_a_statement_ends_with_a_semicolon_at_the_end_of_a_line() -> None:
-    assert statements("create a (x text default ';x');\n\ncreate b;") == ["create a (x text default ';x')", "create b"]
+def test_a_trigger_with_a_body_is_refused() -> None:
+    with pytest.raises(ValueError, match="semicolons of its own"):
+        statements(f"create trigger tidy after update on seat {DELETE};")

@@ -37,7 +37,9 @@ def status(session: Session) -> None:
 
 
 def _status(store: SqliteLook | Store, tenant: str | None) -> dict[str, Any]:
+    from counterfoil.storage import rights
     from counterfoil.storage.migrator import Migrator, migrations
+    from counterfoil.storage.script import all_rows
     from counterfoil.storage.scripts import reads
 
     seen = store.read(Migrator(store.dialect, store.path).status)
@@ -53,6 +55,8 @@ def _status(store: SqliteLook | Store, tenant: str | None) -> dict[str, Any]:
         "unknown_to_this_code": newer,
         "differing": list(seen.differing),
     }
+    if found["ours"]:
+        found["rights"] = rights.summary(store.dialect, store.read(lambda: all_rows("list_rights")))
     if found["current"]:
         found["operations"] = store.read(lambda: reads.count_operations(tenant))
     return found
@@ -75,12 +79,9 @@ def _cell(value: object) -> object:
 def upgrade(session: Session) -> None:
     """Make the schema in a new database, or apply what is missing; all rows are kept."""
     from counterfoil.cli.output import say, show_json
-    from counterfoil.storage.migrator import Migrator
 
     store = session.raw_store
-    migrator = Migrator(store.dialect, store.path)
-    done = [] if store.read(migrator.is_current) else store.write_alone(lambda: migrator.migrate(upgrade=True))
-    names = [f"{m.number:04} {m.name}" for m in done]
+    names = [f"{m.number:04} {m.name}" for m in store.migrate(upgrade=True)]
     if session.as_json:
         show_json({"database": store.path, "applied": names})
         return
@@ -89,19 +90,40 @@ def upgrade(session: Session) -> None:
 
 @command.command()
 @click.option("--missing", is_flag=True, help="Only what the database lacks; without it the whole schema.")
+@click.option("--dialect", type=click.Choice(["sqlite", "postgres"]), help="Not the URL's, so that none is needed.")
 @verb
-def sql(session: Session, *, missing: bool) -> None:
+def sql(session: Session, *, missing: bool, dialect: str | None) -> None:
     """Print the schema's SQL for a database administrator to read or run; nothing is changed."""
     from counterfoil.cli.output import say, show_json
+    from counterfoil.errors import InvalidCommand
     from counterfoil.storage.migrator import Migrator, plain_sql
 
     applied: tuple[int, ...] = ()
+    if missing and dialect:
+        raise InvalidCommand("What is missing is asked of a database, which has its own dialect. Leave out --dialect.")
     if missing:
         store = session.look
         applied = store.read(Migrator(store.dialect, store.path).status).applied
-    dialect = session.url.dialect
+    dialect = dialect or session.url.dialect
     text = plain_sql(dialect, applied)
     if session.as_json:
         show_json({"dialect": dialect, "sql": text})
+        return
+    say(text.rstrip("\n"))
+
+
+@command.command()
+@click.argument("role")
+@click.option("--schema", default="public", show_default=True, help="Where the tables are.")
+@click.option("--read-only", is_flag=True, help="For a role that looks and never writes.")
+@verb
+def grants(session: Session, role: str, *, schema: str, read_only: bool) -> None:
+    """Print the SQL by which a PostgreSQL role may work with the tables, and no more; nothing is changed."""
+    from counterfoil.cli.output import say, show_json
+    from counterfoil.storage import rights
+
+    text = rights.grants(role, schema, read_only=read_only)
+    if session.as_json:
+        show_json({"role": role, "schema": schema, "read_only": read_only, "sql": text})
         return
     say(text.rstrip("\n"))

@@ -113,7 +113,7 @@ class Session:
             raise SchemaOutdated(
                 f"The database {look.path} holds no tables of Counterfoil. Nothing in it was changed. If it is another"
                 " program's, check --url; to put the tables into it: counterfoil db upgrade --url"
-                f" sqlite:///{look.path}"
+                f" {'sqlite:///' if look.dialect == 'sqlite' else ''}{look.path}"
             )
         if not look.read(migrator.is_current):
             raise SchemaOutdated(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from contextlib import contextmanager, suppress
+from functools import partial
 from itertools import count
 from typing import TYPE_CHECKING, Any, TypeVar, assert_never
 
@@ -13,20 +14,22 @@ from psycopg.pq import TransactionStatus
 from psycopg.rows import dict_row
 
 from counterfoil.drivers.postgres_guard import lent
-from counterfoil.drivers.postgres_open import CONNECTIONS, WAIT_S, check_server, make_pool
+from counterfoil.drivers.postgres_open import CONNECTIONS, WAIT_S, check_server, connect_patiently, make_pool
 from counterfoil.drivers.postgres_run import Control, Execute, Lend, Progress, Protocol, statements
 from counterfoil.drivers.probes import Probe, no_probe
-from counterfoil.errors import CommitUnknown, PoolExhausted, StoreClosed, StoreUnavailable
-from counterfoil.storage.migrator import Migrator
+from counterfoil.errors import PoolExhausted, StoreClosed, StoreUnavailable
+from counterfoil.storage.migrator import prepare
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
+    from contextlib import AbstractContextManager
 
     from counterfoil.clock import Clock
     from counterfoil.drivers.postgres_async import AsyncPostgresStore
     from counterfoil.drivers.postgres_open import Connection
     from counterfoil.drivers.postgres_run import Action, Actions
     from counterfoil.drivers.urls import PostgresUrl
+    from counterfoil.storage.migrator import Migration
     from counterfoil.storage.script import Maker
 
 T = TypeVar("T")
@@ -66,10 +69,13 @@ class PostgresStore:
 
     def write(self, maker: Maker[T]) -> T:
         """Run a script in a transaction, again where nothing of it can have been kept."""
+        return self._write(self.connection, maker)
+
+    def _write(self, lend: Callable[[], AbstractContextManager[psycopg.Connection[Any]]], maker: Maker[T]) -> T:
         for runs in count(1):
             progress = Progress()
             try:
-                with self.connection() as connection:
+                with lend() as connection:
                     return run(connection, self.protocol.writing(maker, progress))
             except psycopg.Error as error:
                 self.protocol.again_or_raise(error, progress, runs=runs)
@@ -93,16 +99,9 @@ class PostgresStore:
 
         return AsyncPostgresStore(self)
 
-    def migrate(self, *, upgrade: bool) -> None:
+    def migrate(self, *, upgrade: bool) -> tuple[Migration, ...]:
         """Make the schema in an empty database; check it, or upgrade it, in one that has ours."""
-        migrator = Migrator(self.dialect, self.path)
-        if self.read(migrator.is_current):
-            return
-        try:
-            self.write_alone(lambda: migrator.migrate(upgrade=upgrade))
-        except CommitUnknown:
-            if not self.read(migrator.is_current):
-                raise
+        return prepare(self, partial(self._write, self._patient_connection), upgrade=upgrade)
 
     def close(self) -> None:
         """Close all connections; twice, or in a forked child, it does nothing."""
@@ -126,6 +125,12 @@ class PostgresStore:
         finally:
             _tidy(connection)
             self._pool.putconn(connection)
+
+    @contextmanager
+    def _patient_connection(self) -> Iterator[psycopg.Connection[Any]]:
+        self.check_usable()
+        with connect_patiently(self.url) as connection:
+            yield connection
 
     def check_usable(self) -> None:
         """Refuse use after close and in a forked child, which shares the parent's connections.

@@ -126,10 +126,17 @@ def check_server(url: PostgresUrl) -> bool:
         ) from error
 
 
+def connect_patiently(url: PostgresUrl) -> psycopg.Connection[Any]:
+    """Open a connection for changes to the schema, which may take longer than a server may be silent elsewhere."""
+    connection = psycopg.Connection[Any].connect(url.conninfo(_DEFAULTS), autocommit=True)
+    _configure(connection)
+    return connection
+
+
 # --- a new connection ------------------------------------------------------------------------------------------------
 
 
-def _configure(connection: Connection) -> None:
+def _configure(connection: psycopg.Connection[Any]) -> None:
     row = connection.execute(_ABOUT).fetchone()
     if _is_ours_alone(connection, row):
         connection.execute(_SESSION, _limits())
@@ -145,7 +152,7 @@ def _limits() -> tuple[str, str]:
     return (f"{WAIT_S:.0f}s", f"{SILENCE_S * 10:.0f}s")
 
 
-def _is_ours_alone(connection: Connection | AsyncConnection, row: Any) -> bool:
+def _is_ours_alone(connection: psycopg.Connection[Any] | AsyncConnection, row: Any) -> bool:
     """Refuse a server that does not fit; say whether the session belongs to this connection alone.
 
     Behind a pooler the process that answers is not the one that greeted. Settings and prepared statements would then

@@ -13,14 +13,14 @@ from counterfoil.drivers.sqlite_run import Runner
 from counterfoil.drivers.sqlite_unit import Unit
 from counterfoil.drivers.sqlite_writer import Writer
 from counterfoil.drivers.turns import Turns
-from counterfoil.errors import CommitUnknown
-from counterfoil.storage.migrator import Migrator
+from counterfoil.storage.migrator import prepare
 
 if TYPE_CHECKING:
     import sqlite3
 
     from counterfoil.drivers.sqlite_async import AsyncSqliteStore
     from counterfoil.drivers.urls import SqliteUrl
+    from counterfoil.storage.migrator import Migration
     from counterfoil.storage.script import Maker
 
 T = TypeVar("T")
@@ -95,16 +95,9 @@ class SqliteStore:
         """Say whether this is a child of the process that opened it."""
         return self.writer.forked
 
-    def migrate(self, *, upgrade: bool) -> None:
+    def migrate(self, *, upgrade: bool) -> tuple[Migration, ...]:
         """Make the schema in an empty database; check it, or upgrade it, in one that has ours."""
-        migrator = Migrator(self.dialect, self.path)
-        if self.read(migrator.is_current):
-            return
-        try:
-            self.write_alone(lambda: migrator.migrate(upgrade=upgrade))
-        except CommitUnknown:
-            if not self.read(migrator.is_current):
-                raise
+        return prepare(self, self.write_alone, upgrade=upgrade)
 
     def close(self) -> None:
         """Close all connections; a call that is under way finishes first. In a forked child it does nothing."""

@@ -7,21 +7,39 @@ import re
 from dataclasses import dataclass
 from functools import cache
 from importlib import resources
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
-from counterfoil.errors import SchemaAltered, SchemaNewer, SchemaOutdated
+from counterfoil.errors import Busy, CommitUnknown, SchemaAltered, SchemaNewer, SchemaOutdated
+from counterfoil.storage import rights
 from counterfoil.storage.script import Row, Script, all_rows, ddl, one_row
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping, Sequence
+    from collections.abc import Callable, Collection, Mapping, Sequence
+
+    from counterfoil.storage.script import Maker
+    from counterfoil.storage.store import Store
+
+    Applied = tuple["Migration", ...]
 
 _FILE = re.compile(r"(\d{4})_(\w+)\.sql")
-_HARMLESS = re.compile(r"create index [^(]+\((?:(?!\bcollate\b)[^()])*\)", re.IGNORECASE)
+_TOKEN = re.compile(
+    r"""--[^\n]*|/\*.*?\*/|'(?:[^']|'')*'|"(?:[^"]|"")*"|(?P<dollar>\$\w*\$).*?(?P=dollar)|(?P<end>;)|.""", re.DOTALL
+)
+_BODY = re.compile(r"\bcreate\s+(?:temp\w*\s+)?trigger\b(?!.*\bexecute\b)", re.IGNORECASE | re.DOTALL)
+"""A trigger with a body of its own, as SQLite has them; PostgreSQL's execute a function."""
+_PLAIN = r"\((?:(?!\bcollate\b)[^()])*\)"
+_HARMLESS = re.compile(rf"create index [^(]+{_PLAIN}(?: include {_PLAIN})?(?: with {_PLAIN})?", re.IGNORECASE)
 """What may stand beside our definitions: an index of plain columns, which can neither refuse nor change a row.
 
 A unique one refuses rows; one over an expression, with a condition or with a collation may fail on a row; a trigger
 does anything.
 """
+_WIDE = re.compile(
+    r"\b(?:answer|body|error_text|evidence|field_digests|leaning|metadata|payload|provider|reason|receipt"
+    r"|stored_channels|value|verdict_reason)\b"
+)
+"""Columns of any length: an index of PostgreSQL refuses a row whose indexed values exceed 2.7 KB."""
 _TABLES = {
     "sqlite": """create table counterfoil_migration (
   number integer primary key,
@@ -35,6 +53,15 @@ _TABLES = {
   digest text collate "C" not null,
   applied_at bigint not null
 )""",
+}
+
+_BEGIN = {
+    "sqlite": "begin immediate;",
+    "postgres": "begin;\n\nselect pg_advisory_xact_lock(7165074649429406310); -- as lock_migrations does",
+}
+_NOW = {
+    "sqlite": "cast(strftime('%s', 'now') as integer) * 1000",
+    "postgres": "cast(floor(extract(epoch from now()) * 1000) as bigint)",
 }
 
 
@@ -71,8 +98,17 @@ def migrations(dialect: str) -> tuple[Migration, ...]:
 
 
 def statements(sql: str) -> list[str]:
-    """Split a migration into statements; each ends with a semicolon at the end of a line."""
-    return [part.strip() for part in re.split(r";\s*(?:\n|\Z)", sql) if part.strip()]
+    """Split a migration into statements at its semicolons, which inside text, comments and dollar quotes end nothing.
+
+    Raises:
+        ValueError: it makes a trigger with a body, whose end only a parser of SQL would find.
+    """
+    ends = [0, *(token.end() for token in _TOKEN.finditer(sql) if token["end"]), len(sql)]
+    parts = (sql[begin:end].strip().removesuffix(";") for begin, end in pairwise(ends))
+    found = [part for part in parts if re.sub(r"--.*", "", part).strip()]
+    if trigger := next(filter(_BODY.search, found), None):
+        raise ValueError(f"a migration cannot hold the trigger {trigger!r}: its body has semicolons of its own")
+    return found
 
 
 @cache
@@ -81,7 +117,7 @@ def expected_schema(dialect: str) -> dict[str, str]:
     text = resources.files("counterfoil.storage").joinpath("migrations", dialect, "schema.sql").read_text("utf-8")
     found = {}
     for statement in statements(text):
-        body = re.sub(r"\A(--.*\n)+", "", statement)
+        body = re.sub(r"\A(--.*\n|\s)+", "", statement)
         name = re.search(r"\b(counterfoil_\w+)", body)
         if name is not None:
             found[name[1]] = squeeze(body)
@@ -116,10 +152,28 @@ class Migrator:
         Raises:
             SchemaNewer: it was made by newer code.
             SchemaAltered: its tables differ from what its migrations make.
+            RightsMissing: this role may not look at it.
         """
         status = yield from self.status()
         self._refuse(status)
         return not status.missing
+
+    def is_ready(self) -> Script[bool]:
+        """Say whether the schema is what this code needs, and see to it that this role may work with it.
+
+        A right that is missing is named here, and not when an effect has happened and its outcome cannot be stored.
+
+        Raises:
+            SchemaMismatch: as `is_current` says.
+            RightsMissing: this role may write some things and not others, or may not read everything.
+        """
+        if not (yield from self.is_current()):
+            return False
+        may = yield from all_rows("list_rights")
+        lacking = rights.lacking(self.dialect, may)
+        if lacking:
+            raise rights.too_few(may, self.path, lacking)
+        return True
 
     def migrate(self, *, upgrade: bool) -> Script[tuple[Migration, ...]]:
         """Apply what is missing: always in a database that is empty of ours, otherwise only with `upgrade`.
@@ -128,17 +182,22 @@ class Migrator:
             SchemaOutdated: it needs an upgrade and `upgrade` is false.
             SchemaNewer: it was made by newer code.
             SchemaAltered: its tables differ from what its migrations make.
+            RightsMissing: this role may not make or change tables.
         """
         yield from one_row("lock_migrations")
         status = yield from self.status()
         self._refuse(status)
-        if status.applied and status.missing and not upgrade:
+        if not status.missing:
+            return ()
+        fresh = not status.applied
+        if not fresh and not upgrade:
             raise SchemaOutdated(
                 f"The database {self.path} is at schema {max(status.applied)}, this code needs"
                 f" {status.missing[-1].number}. Run: counterfoil db upgrade --url <url> (it keeps all rows), or read"
                 " what it would do with: counterfoil db sql --missing."
             )
-        if not status.applied and status.missing:
+        yield from self._check_owner(fresh=fresh)
+        if fresh:
             yield from ddl(_TABLES[self.dialect])
         for migration in status.missing:
             yield from self._apply(migration)
@@ -149,11 +208,28 @@ class Migrator:
         for statement in statements(migration.sql):
             yield from ddl(statement)
 
+    def _find(self) -> Script[Row]:
+        ours = yield from one_row("find_ours")
+        if ours is None:
+            raise LookupError("find_ours returned no row")
+        return ours
+
     def _applied(self) -> Script[Sequence[Row]]:
-        table = yield from one_row("has_migration_table")
-        if table is None or not table["n"]:
+        ours = yield from self._find()
+        refusal = rights.out_of_reach(ours, self.path)
+        if refusal is not None:
+            raise refusal
+        if not ours["n"]:
             return []
         return (yield from all_rows("list_migrations"))
+
+    def _check_owner(self, *, fresh: bool) -> Script[None]:
+        if fresh:
+            refusal = rights.unmakeable((yield from self._find()), self.path)
+        else:
+            refusal = rights.unowned((yield from all_rows("list_rights")), self.path)
+        if refusal is not None:
+            raise refusal
 
     def _differing(self) -> Script[list[str]]:
         rows = yield from all_rows("list_schema")
@@ -161,7 +237,15 @@ class Migrator:
         real = {squeeze(row["sql"]) for row in rows}
         gone = {name for name, sql in expected.items() if sql not in real}
         ours = [row for row in rows if row["tbl_name"].lower() in expected]
-        return sorted(gone | {row["name"] for row in ours if _is_foreign(row, expected)})
+        return sorted(gone | {row["name"] for row in ours if self._is_foreign(row, expected)})
+
+    def _is_foreign(self, row: Row, expected: Mapping[str, str]) -> bool:
+        """Say whether something that we did not make could act on our rows."""
+        sql = squeeze(row["sql"])
+        if sql in expected.values():
+            return False
+        too_wide = self.dialect == "postgres" and _WIDE.search(sql.partition("(")[2])
+        return bool(too_wide) or not _HARMLESS.fullmatch(sql)
 
     def _refuse(self, status: Status) -> None:
         newest = migrations(self.dialect)[-1].number
@@ -177,23 +261,48 @@ class Migrator:
             )
 
 
-def _is_foreign(row: Row, expected: Mapping[str, str]) -> bool:
-    """Say whether something that we did not make could act on our rows."""
-    sql = squeeze(row["sql"])
-    return sql not in expected.values() and not _HARMLESS.fullmatch(sql)
-
-
 def _altered(row: Row, known: Migration | None) -> bool:
     return known is not None and row["digest"] != known.digest
 
 
+def prepare(store: Store, write: Callable[[Maker[Applied]], Applied], *, upgrade: bool) -> Applied:
+    """Make the schema in an empty database; check it, or upgrade it, in one that has ours; return what was applied.
+
+    A migration whose COMMIT nobody heard of is asked for again: it is found done, or is done now.
+
+    Raises:
+        SchemaMismatch: the schema does not fit this code; the class says how.
+        RightsMissing: this role may not work with it, or may not make it.
+        Busy: another process was changing the schema, or used a table that has to change, for too long.
+    """
+    migrator = Migrator(store.dialect, store.path)
+    for last in (False, False, True):
+        if store.read(migrator.is_ready):
+            break
+        try:
+            return write(lambda: migrator.migrate(upgrade=upgrade))
+        except CommitUnknown:
+            if last:
+                raise
+        except Busy as error:
+            raise Busy(
+                f"The schema of {store.path} could not be made or upgraded: another process is doing so, or has a"
+                " transaction open on a table that has to change. Nothing was changed. Try again; on PostgreSQL"
+                " pg_stat_activity tells who it is."
+            ) from error
+    return ()
+
+
 def plain_sql(dialect: str, applied: Collection[int] = ()) -> str:
-    """Return the migrations that are not `applied` as one text for a database administrator to read or run."""
+    """Return the migrations that are not `applied` as one text for a database administrator to read or run.
+
+    It holds the statements that a program would run, in the same order, and keeps such a program out while it runs.
+    """
     parts = [] if applied else [f"{_TABLES[dialect]};"]
     for m in (m for m in migrations(dialect) if m.number not in applied):
         parts.append(
             f"insert into counterfoil_migration (number, name, digest, applied_at)\n"
-            f"values ({m.number}, '{m.name}', '{m.digest}', 0);"
+            f"values ({m.number}, '{m.name}', '{m.digest}', {_NOW[dialect]});"
         )
         parts.append(m.sql.strip())
-    return "\n\n".join(["begin;", *parts, "commit;"]) + "\n"
+    return "\n\n".join([_BEGIN[dialect], *parts, "commit;"]) + "\n"

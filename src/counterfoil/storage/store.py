@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
+    from counterfoil.storage.migrator import Migration
     from counterfoil.storage.script import Maker
 
 T = TypeVar("T")
@@ -36,8 +37,8 @@ class Store(Protocol):
         """Run a script that holds user code in a transaction of its own, on the caller's thread."""
         ...
 
-    def migrate(self, *, upgrade: bool) -> None:
-        """Make the schema in an empty database; check it, or upgrade it, in one that has ours."""
+    def migrate(self, *, upgrade: bool) -> tuple[Migration, ...]:
+        """Make the schema in an empty database; check it, or upgrade it, in one that has ours; say what was applied."""
         ...
 
     def awaiting(self) -> AsyncStore:

@@ -2,12 +2,21 @@
 -- Let one replica at a time change the schema, until its transaction ends: here every transaction that writes does so.
 select 1 as locked;
 
--- name: has_migration_table
--- Say whether this database has ever been ours.
-select count(*) as n
+-- name: find_ours
+-- Say whether this database has ever been ours; a file has no roles, so that whoever opened it may do everything.
+select count(*) as n, 1 as readable, null as role, 'main' as made_in, 1 as may_make, null as hidden_in
 from sqlite_master
 where type = 'table'
   and name = 'counterfoil_migration';
+
+-- name: list_rights
+-- Read what this role may do with each of our tables, and whose they are.
+select name, 1 as may_select, 1 as may_insert, 1 as may_update, 1 as may_delete, null as owner, 1 as is_owner,
+  null as role
+from sqlite_master
+where type = 'table'
+  and name like 'counterfoil~_%' escape '~'
+order by name;
 
 -- name: list_migrations
 -- Read which migrations were applied.

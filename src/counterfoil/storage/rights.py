@@ -1,0 +1,142 @@
+"""What a database role needs to be allowed, read from the statements themselves, so that no list falls behind them."""
+
+from __future__ import annotations
+
+import re
+from functools import cache
+from typing import TYPE_CHECKING
+
+from counterfoil.errors import RightsMissing
+from counterfoil.storage import catalog
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from counterfoil.storage.script import Row
+
+    Use = tuple[str, str]
+
+READ, WRITES = "select", ("insert", "update", "delete")
+_OWNERS = frozenset({"insert_migration"})
+"""Statements that only the owner of the tables runs, who may do everything with them."""
+_USES = {
+    READ: re.compile(r"\b(?:from|join|into|update) (counterfoil_\w+)"),
+    "insert": re.compile(r"\binsert into (counterfoil_\w+)"),
+    "update": re.compile(r"(?<!for )\bupdate (counterfoil_\w+)"),
+    "delete": re.compile(r"\bdelete from (counterfoil_\w+)"),
+}
+_CHANGES_OR_LOCKS = re.compile(r"\bdo update\b|\bfor (?:update|share)\b")
+
+
+@cache
+def needed(dialect: str) -> Mapping[str, tuple[str, ...]]:
+    """Return, by table, the rights of a process that performs effects."""
+    used = {use for name, one in catalog.load(dialect).items() if name not in _OWNERS for use in _uses(one.sql)}
+    tables = sorted({table for table, _ in used})
+    return {table: tuple(right for right in (READ, *WRITES) if (table, right) in used) for table in tables}
+
+
+def _uses(sql: str) -> Iterator[Use]:
+    for right, pattern in _USES.items():
+        for table in pattern.findall(sql):
+            yield table, right
+            if right == READ and _CHANGES_OR_LOCKS.search(sql):
+                yield table, "update"
+
+
+def lacking(dialect: str, rows: Sequence[Row]) -> tuple[str, ...]:
+    """Name the rights that a role lacks; one that may write nothing at all is a reader and needs to read only."""
+    want, reads = _wanted(dialect)
+    have = _had(rows)
+    wanted = reads if have.isdisjoint(want - reads) else want
+    return tuple(f"{right} on {table}" for table, right in sorted(wanted - have))
+
+
+def summary(dialect: str, rows: Sequence[Row]) -> str:
+    """Say in a word what a role may do."""
+    want, reads = _wanted(dialect)
+    if missing := lacking(dialect, rows):
+        return f"too few: {', '.join(missing)}"
+    return "read only" if _had(rows).isdisjoint(want - reads) else "all that is needed"
+
+
+def _wanted(dialect: str) -> tuple[set[Use], set[Use]]:
+    want = {(table, right) for table, rights in needed(dialect).items() for right in rights}
+    return want, {use for use in want if use[1] == READ}
+
+
+def _had(rows: Sequence[Row]) -> set[Use]:
+    return {(row["name"], right) for row in rows for right in (READ, *WRITES) if row[f"may_{right}"]}
+
+
+def grants(role: str, schema: str, *, read_only: bool) -> str:
+    """Return the statements by which the owner of the tables lets a role work with them, and do nothing else."""
+    to = f"to {_quoted(role)};"
+    lines = [f"grant usage on schema {_quoted(schema)} {to}"]
+    for table, rights in needed("postgres").items():
+        allowed = READ if read_only else ", ".join(rights)
+        lines.append(f"grant {allowed} on {_quoted(schema)}.{table} {to}")
+    return "\n".join(lines) + "\n"
+
+
+# --- what is said where one is missing --------------------------------------------------------------------------------
+
+
+def out_of_reach(ours: Row, path: str) -> RightsMissing | None:
+    """Tell tables that a role may not see from tables that are not there."""
+    role, schema = ours["role"], ours["hidden_in"]
+    if schema and not ours["n"]:
+        return RightsMissing(
+            f"The database {path} holds tables of Counterfoil in the schema {schema}, which the role {role} may not"
+            f" use. Nothing was written. Let their owner run what this prints: counterfoil db grants {role} --schema"
+            f" {schema}; or, to have tables apart from those, leave {schema} out of the role's search_path."
+        )
+    if ours["n"] and not ours["readable"]:
+        return RightsMissing(
+            f"The role {role} may not read the tables of Counterfoil in the database {path}, not even which migrations"
+            " were applied. Nothing was written. Let their owner run what this prints: counterfoil db grants"
+            f" {role}"
+        )
+    return None
+
+
+def too_few(rows: Sequence[Row], path: str, lacking: Sequence[str]) -> RightsMissing:
+    """Name what a role lacks."""
+    role = rows[0]["role"]
+    return RightsMissing(
+        f"The role {role} lacks rights in the database {path}: {', '.join(lacking)}. Nothing was written. Let the owner"
+        f" of the tables run what this prints: counterfoil db grants {role}"
+    )
+
+
+def unmakeable(ours: Row, path: str) -> RightsMissing | None:
+    """Say why a role may not make tables in a database that has none of ours."""
+    role, schema = ours["role"], ours["made_in"]
+    if schema is None:
+        return RightsMissing(
+            f"The database {path} holds no tables of Counterfoil, and the search_path of the role {role} names no"
+            " schema that is there and may be used. Nothing was written. Create that schema, or correct search_path."
+        )
+    if not ours["may_make"]:
+        return RightsMissing(
+            f"The database {path} holds no tables of Counterfoil, and the role {role} may not make them in the schema"
+            f" {schema}. Nothing was written. Let a role that may run: counterfoil db upgrade --url <url>; and then"
+            f" what this prints: counterfoil db grants {role} --schema {schema}"
+        )
+    return None
+
+
+def unowned(rows: Sequence[Row], path: str) -> RightsMissing | None:
+    """Say whose the tables are, where that keeps a role from changing them."""
+    owners = sorted({row["owner"] for row in rows if not row["is_owner"]})
+    if not owners:
+        return None
+    return RightsMissing(
+        f"The tables of Counterfoil in the database {path} belong to {', '.join(owners)}, so the role"
+        f" {rows[0]['role']} may not change them. Nothing was written. Run as {owners[0]}: counterfoil db upgrade --url"
+        " <url>"
+    )
+
+
+def _quoted(name: str) -> str:
+    return '"' + name.replace('"', '""') + '"'
