@@ -71,7 +71,6 @@ IMPORTERS: dict[str, tuple[str, ...]] = {
     "orjson": ("codec", "langgraph"),
     "ormsgpack": ("langgraph",),
     "psycopg": ("drivers",),
-    "psycopg_pool": ("drivers",),
     "rfc8785": ("codec",),
     "sqlite3": ("drivers",),
 }

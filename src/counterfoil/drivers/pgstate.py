@@ -4,13 +4,22 @@ from __future__ import annotations
 
 import psycopg
 
-from counterfoil.errors import Busy, ConstraintViolated, RightsMissing, StoreError, StoreUnavailable
+from counterfoil.errors import Busy, ConstraintViolated, StoreError, StoreUnavailable
 
 _AGAIN = frozenset({"40001", "40P01"})  # serialization_failure, deadlock_detected
 _BUSY = frozenset({"55P03", "57014"})  # lock_not_available, query_canceled (a time-out of the server's)
 _LOST = frozenset({"57P01", "57P02", "57P03", "57P05", "25P03", "25P04"})  # shut down, crashed, starting, session ended
 _NOT_ALLOWED = "42501"
 _READ_ONLY = "25006"
+
+
+class ServerSilent(psycopg.OperationalError):
+    """The server answered nothing for too long; what became of the statement must be looked up."""
+
+
+def leads_astray(error: psycopg.Error) -> bool:
+    """Say whether a connection leads where nobody answers or nothing can be written: others may lead there, too."""
+    return isinstance(error, ServerSilent) or error.sqlstate == _READ_ONLY
 
 
 def is_lost(error: psycopg.Error) -> bool:
@@ -37,9 +46,10 @@ def from_psycopg(error: psycopg.Error, path: str) -> StoreError:
     if state.startswith("23"):
         return ConstraintViolated(f"The database {path} refused a row ({name}); nothing was written.")
     if state == _NOT_ALLOWED:
-        return RightsMissing(
-            f"The database role lacks a right in {path} ({name}); nothing was written. Let the owner of the tables run"
-            " what this prints, with the role's name: counterfoil db grants ROLE"
+        return StoreUnavailable(
+            f"The database role may not do this in {path} ({name}); nothing was written. It needs usage of the schema,"
+            " and select, insert, update and delete on the tables counterfoil_*; only counterfoil db upgrade needs more"
+            " rights than that."
         )
     if state == _READ_ONLY:
         return StoreUnavailable(

@@ -1,14 +1,15 @@
-"""Open PostgreSQL connections: pools of each colour, sessions that a pooler may share, and no wait without a bound."""
+"""Open PostgreSQL connections: sessions that a pooler may share, and no wait without a bound."""
 
 from __future__ import annotations
 
-import select
+import math
+import os
 import time
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import psycopg
-import psycopg_pool
 
+from counterfoil.drivers.pgstate import ServerSilent
 from counterfoil.errors import StoreUnavailable
 
 if TYPE_CHECKING:
@@ -22,38 +23,59 @@ OLDEST_SERVER = 130000  # PostgreSQL 13
 CONNECTIONS = 10
 """Connections of one process and colour: transactions are short, and a server gives each connection a process."""
 WAIT_S = 10.0
-"""How long a caller waits for a free connection, and a statement for another transaction's row lock."""
+"""How long a caller waits for a free connection or for a server that is away, and a statement for a row lock."""
 SILENCE_S = 30.0
 """How long a statement may take: a server that answers nothing for longer counts as gone."""
-IDLE_S = 300.0
+ANSWER_SHARE = 0.8
+"""The server gives a statement up by itself before its silence would count: then what became of it is known."""
+ABANDONED_SHARE = 10
+"""So many silences a transaction may idle: then it is a transactional effect that hangs, or the client is gone."""
 _LOOK_S = 0.1
 _DEFAULTS = {
     "connect_timeout": 10,
     "application_name": "counterfoil",
-    # A peer that vanished without a word is noticed after 25 seconds and not after two hours.
+    "client_encoding": "UTF8",
+    # A peer that vanished without a word is noticed after 25 seconds and not after two hours; one that acknowledges
+    # nothing while it is spoken to, after 15.
     "keepalives_idle": 10,
     "keepalives_interval": 5,
     "keepalives_count": 3,
+    "tcp_user_timeout": 15_000,
 }
 _ABOUT = """select pg_backend_pid(), cast(current_setting('server_version_num') as integer),
   current_setting('server_encoding')"""
-_SESSION = "select set_config('lock_timeout', %s, false), set_config('idle_in_transaction_session_timeout', %s, false)"
-
-
-class ServerSilent(psycopg.OperationalError):
-    """The server answered nothing for too long; what became of the statement must be looked up."""
+# A shorter limit that the role, the database or the URL sets stays. Statements that stand alone, outside of a
+# transaction that says how it wants to be, go by the defaults.
+_SESSION = """select set_config('default_transaction_isolation', 'read committed', false),
+  set_config('default_transaction_read_only', 'off', false), (
+    select count(set_config(name, cast(least(
+      nullif(cast(extract(epoch from cast(current_setting(name) as interval)) * 1000 as integer), 0), wanted) as text),
+      false))
+    from (values ('lock_timeout', %s), ('statement_timeout', %s), ('idle_in_transaction_session_timeout', %s))
+      as limits (name, wanted))"""
 
 
 class Connection(psycopg.Connection[Any]):
     """A connection that does not wait for ever for a server that answers nothing."""
 
+    home: int | None = None
+    """The process that opened it."""
+    silence: float | None = None
+    """How long a statement may take, if another time than usual."""
+
     def wait(self, gen: Generator[Any, Any, T], interval: float = _LOOK_S, timeout: float | None = None) -> T:
         """Consume a generator that operates on the connection, within a bound."""
-        return super().wait(_bounded(gen, timeout or SILENCE_S), interval)
+        return super().wait(_bounded(gen, timeout or self.silence or SILENCE_S), interval)
+
+    def __del__(self, *_: object) -> None:
+        """Say nothing: a connection that a shelf still holds at the end of its process or event loop is no leak."""
 
 
 class AsyncConnection(psycopg.AsyncConnection[Any]):
     """The same for callers on an event loop."""
+
+    home: int | None = None
+    silence: float | None = None
 
     async def wait(
         self,
@@ -62,7 +84,10 @@ class AsyncConnection(psycopg.AsyncConnection[Any]):
         timeout: float | None = None,  # noqa: ASYNC109 - psycopg's own signature
     ) -> T:
         """Consume a generator that operates on the connection, within a bound."""
-        return await super().wait(_bounded(gen, timeout or SILENCE_S), interval)
+        return await super().wait(_bounded(gen, timeout or self.silence or SILENCE_S), interval)
+
+    def __del__(self, *_: object) -> None:
+        """Say nothing, as the blocking one."""
 
 
 def _bounded(gen: Generator[Any, Any, T], limit: float) -> Generator[Any, Any, T]:
@@ -80,79 +105,66 @@ def _bounded(gen: Generator[Any, Any, T], limit: float) -> Generator[Any, Any, T
         return result
 
 
-def make_pool(url: PostgresUrl, size: int) -> psycopg_pool.ConnectionPool[Connection]:
-    """Return a pool for blocking callers; it opens no connection before one is needed."""
-    return psycopg_pool.ConnectionPool(
-        url.conninfo(_DEFAULTS),
-        connection_class=Connection,
-        kwargs={"autocommit": True},
-        configure=_configure,
-        check=_check,
-        open=True,
-        **_sizes(size),
-    )
-
-
-def make_async_pool(url: PostgresUrl, size: int) -> psycopg_pool.AsyncConnectionPool[AsyncConnection]:
-    """Return a pool for callers on the running event loop, to be opened there."""
-    return psycopg_pool.AsyncConnectionPool(
-        url.conninfo(_DEFAULTS),
-        connection_class=AsyncConnection,
-        kwargs={"autocommit": True},
-        configure=_configure_async,
-        check=_check_async,
-        open=False,
-        **_sizes(size),
-    )
-
-
-def _sizes(size: int) -> dict[str, Any]:
-    return {"min_size": 0, "max_size": size, "timeout": WAIT_S, "max_idle": IDLE_S, "reconnect_timeout": WAIT_S}
-
-
-def check_server(url: PostgresUrl) -> bool:
-    """Refuse a server that cannot be used, with its own reason; say whether a pooler stands before it.
-
-    Raises:
-        StoreUnavailable: it cannot be reached, is too old, or its database has another encoding than UTF8.
-    """
-    try:
-        with Connection.connect(url.conninfo(_DEFAULTS), autocommit=True) as connection:
-            return not _is_ours_alone(connection, connection.execute(_ABOUT).fetchone())
-    except psycopg.Error as error:
-        raise StoreUnavailable(
-            f"The database {url.path} cannot be opened: {str(error).strip() or type(error).__name__}. Nothing was"
-            " written; check the URL, the role and that the server runs."
-        ) from error
-
-
-def connect_patiently(url: PostgresUrl) -> psycopg.Connection[Any]:
-    """Open a connection for changes to the schema, which may take longer than a server may be silent elsewhere."""
-    connection = psycopg.Connection[Any].connect(url.conninfo(_DEFAULTS), autocommit=True)
-    _configure(connection)
-    return connection
-
-
 # --- a new connection ------------------------------------------------------------------------------------------------
 
 
-def _configure(connection: psycopg.Connection[Any]) -> None:
-    row = connection.execute(_ABOUT).fetchone()
-    if _is_ours_alone(connection, row):
-        connection.execute(_SESSION, _limits())
+def connect(url: PostgresUrl) -> tuple[Connection, bool]:
+    """Open a connection; say whether the session behind it is its own, which it is not where a pooler stands before it.
+
+    Raises:
+        psycopg.Error: it cannot be opened now.
+        StoreUnavailable: the server is too old, or its database has another encoding than UTF8.
+    """
+    connection = Connection.connect(url.conninfo(_DEFAULTS), autocommit=True)
+    try:
+        connection.home = os.getpid()
+        own = _is_its_own(connection, connection.execute(_ABOUT).fetchone())
+        if own:
+            connection.execute(_SESSION, _limits())
+    except BaseException:
+        connection.close()
+        raise
+    return connection, own
 
 
-async def _configure_async(connection: AsyncConnection) -> None:
-    row = await (await connection.execute(_ABOUT)).fetchone()
-    if _is_ours_alone(connection, row):
-        await connection.execute(_SESSION, _limits())
+def connect_patiently(url: PostgresUrl) -> Connection:
+    """Open a connection for a migration, which may take as long as it takes: many rows, or another replica's turn.
+
+    Raises:
+        psycopg.Error: it cannot be opened now.
+    """
+    connection = Connection.connect(url.conninfo(_DEFAULTS), autocommit=True)
+    connection.home, connection.silence = os.getpid(), math.inf
+    return connection
 
 
-def _limits() -> tuple[str, str]:
-    return (f"{WAIT_S:.0f}s", f"{SILENCE_S * 10:.0f}s")
+async def connect_async(url: PostgresUrl) -> AsyncConnection:
+    """Open a connection for an event loop."""
+    connection = await AsyncConnection.connect(url.conninfo(_DEFAULTS), autocommit=True)
+    try:
+        connection.home = os.getpid()
+        if _is_its_own(connection, await (await connection.execute(_ABOUT)).fetchone()):
+            await connection.execute(_SESSION, _limits())
+    except BaseException:
+        connection.pgconn.finish()
+        raise
+    return connection
 
 
-def _is_ours_alone(connection: psycopg.Connection[Any] | AsyncConnection, row: Any) -> bool:
+def _limits() -> tuple[int, int, int]:
+    """Return in milliseconds how long the server lets a statement wait and run, and a transaction idle."""
+    limits = (WAIT_S, SILENCE_S * ANSWER_SHARE, SILENCE_S * ABANDONED_SHARE)
+    waiting, running, idle = (round(limit * 1000) for limit in limits)
+    return waiting, running, idle
+
+
+def begun_with_limits() -> str:
+    """Return what sets the limits for one transaction alone, where the session is shared; a part of its first send."""
+    waiting, running, _ = _limits()
+    return f"; set local lock_timeout = {waiting}; set local statement_timeout = {running}"
+
+
+def _is_its_own(connection: Connection | AsyncConnection, row: Any) -> bool:
     """Refuse a server that does not fit; say whether the session belongs to this connection alone.
 
     Behind a pooler the process that answers is not the one that greeted. Settings and prepared statements would then
@@ -165,27 +177,16 @@ def _is_ours_alone(connection: psycopg.Connection[Any] | AsyncConnection, row: A
             " 13 or newer and a database in UTF8. Nothing was written. Use another server or create the database with:"
             " create database ... encoding 'UTF8' template template0"
         )
-    alone = bool(process == connection.info.backend_pid)
-    if not alone:
+    own = bool(process == connection.info.backend_pid)
+    if not own:
         connection.prepare_threshold = None
-    return alone
+    return own
 
 
-# --- a connection that was idle --------------------------------------------------------------------------------------
-
-
-def _check(connection: Connection) -> None:
-    """Notice without a round trip that an idle connection has died: only then has the server said anything."""
-    if _has_news(connection):
-        connection.execute("")
-
-
-async def _check_async(connection: AsyncConnection) -> None:
-    if _has_news(connection):
-        await connection.execute("")
-
-
-def _has_news(connection: Connection | AsyncConnection) -> bool:
-    poll = select.poll()
-    poll.register(connection.fileno(), select.POLLIN)
-    return bool(poll.poll(0))
+def unreachable(url: PostgresUrl, error: psycopg.Error) -> StoreUnavailable:
+    """Say why no connection could be opened, in the server's or the system's own words."""
+    said = url.without_password(str(error)).strip() or type(error).__name__
+    return StoreUnavailable(
+        f"No connection to {url.path} could be opened: {said}. Nothing was written; check the URL, the role, that the"
+        " server runs and can be reached, and that it has connections left."
+    )

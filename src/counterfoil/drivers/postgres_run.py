@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, assert_never
 
 import psycopg
 
-from counterfoil.drivers.pgstate import from_psycopg, is_lost, may_run_again
+from counterfoil.drivers.pgstate import ServerSilent, from_psycopg, is_lost, leads_astray, may_run_again
+from counterfoil.drivers.postgres_open import begun_with_limits
 from counterfoil.drivers.probes import Point, Probe, no_probe
 from counterfoil.errors import CommitUnknown
 from counterfoil.storage import catalog
@@ -26,6 +27,8 @@ T = TypeVar("T")
 
 RUNS = 6
 """How often a transaction is run before its failure reaches the caller: a pool may hold several dead connections."""
+SILENCES = 2
+"""How often where the server is silent: once more, over a connection that was not idle while the way to it broke."""
 BEGIN = "begin isolation level read committed read write"
 
 
@@ -78,6 +81,8 @@ class Protocol:
     clock: Clock | None = None
     probe: Probe = no_probe
     statements: Mapping[str, str] = field(default_factory=lambda: statements(None))
+    pooled: bool = False
+    """Whether sessions are shared with others: limits then hold for one transaction, and no statement stands alone."""
 
     # --- units of work -----------------------------------------------------------------------------------------------
 
@@ -90,7 +95,7 @@ class Protocol:
         script = maker()
         try:
             step = next(script)
-            if isinstance(step, Lone) and step.name in self.statements:
+            if isinstance(step, Lone) and step.name in self.statements and not self.pooled:
                 rows = yield from self._lone(step, script)
                 if rows:
                     return _end(script, rows)
@@ -130,7 +135,7 @@ class Protocol:
         return rows
 
     def _transaction(self, body: Actions[T], progress: Progress) -> Actions[T]:
-        yield Control(BEGIN)
+        yield Control(f"{BEGIN}{begun_with_limits()}" if self.pooled else BEGIN)
         result = yield from body
         self.probe(Point.BEFORE_COMMIT, "")
         progress.commit_sent = True
@@ -212,8 +217,8 @@ class Protocol:
         """
         if error is progress.user_error:
             raise error
-        kept_nothing = not progress.commit_sent and not progress.user_code
-        if runs < RUNS and kept_nothing and (is_lost(error) or may_run_again(error)):
+        again = may_run_again(error) or (not progress.commit_sent and (is_lost(error) or leads_astray(error)))
+        if again and not progress.user_code and runs < (SILENCES if isinstance(error, ServerSilent) else RUNS):
             return
         raise from_psycopg(error, self.path) from error
 

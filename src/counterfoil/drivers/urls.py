@@ -49,6 +49,15 @@ class PostgresUrl:
         name = user.partition(":")[0]
         return f"{parts.scheme}://{f'{name}@' if name else ''}{host}{parts.path}"
 
+    def without_password(self, text: str) -> str:
+        """Return a text about this URL in which its password, if it is quoted there, is not to be read."""
+        parts = urlsplit(self.text)
+        given = [parts.password, *(value for name, value in parse_qsl(parts.query) if "password" in name)]
+        for secret in filter(None, given):
+            for spelling in (secret, unquote(secret), quote(secret, safe="")):
+                text = text.replace(spelling, "***")
+        return text
+
     def conninfo(self, defaults: Mapping[str, Any]) -> str:
         """Return the URL with settings that it does not give itself."""
         parts = urlsplit(self.text)

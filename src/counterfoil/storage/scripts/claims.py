@@ -168,6 +168,8 @@ def claim(request: Request) -> Script[ClaimResult]:
     row = yield from one_row("lock_operation", **request.id)
     if row is None:
         return LostRace()
+    if _is_held_by(request, row):
+        return _granted(row)
     seen = yield from judge(request, row)
     match seen:
         case Seen(MayClaim(), row):
@@ -197,9 +199,14 @@ def find_claim(request: Request) -> Script[Granted | Seen | NoRow]:
     row = yield from one_row("get_operation", **request.id)
     if row is None:
         return NoRow()
-    if row["holder"] == request.holder:
+    if _is_held_by(request, row):
         return _granted(row)
     return (yield from judge(request, row))
+
+
+def _is_held_by(request: Request, row: Row) -> bool:
+    """Say whether this entry's own claim is in the row: its COMMIT was on its way still when it was looked up."""
+    return bool(row["holder"] == request.holder and row["state"] == OperationState.IN_FLIGHT)
 
 
 def _granted(row: Row) -> Granted:
@@ -249,6 +256,8 @@ def _expire(request: Request, row: Row) -> Script[ClaimResult]:
 def claim_resend(request: Request, version: int) -> Script[Granted | LostRace]:
     """Claim another attempt under the provider's key, after a look-up that settled nothing."""
     row = yield from one_row("lock_operation", **request.id)
+    if row is not None and _is_held_by(request, row):
+        return _granted(row)
     if row is None or row["version"] != version:
         return LostRace()
     seen = rows.snapshot(row, request.facts)
