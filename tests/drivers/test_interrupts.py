@@ -17,9 +17,10 @@ from langgraph.graph import START, StateGraph
 
 from counterfoil import AsyncCounterfoil, Counterfoil, EffectCall, Provider, effect
 from counterfoil.drivers import sqlite_writer
-from counterfoil.drivers.sqlite_transaction import Transactions
 from counterfoil.drivers.sqlite import SqliteStore
+from counterfoil.drivers.sqlite_transaction import Transactions
 from counterfoil.errors import CounterfoilError, NestedEffect, OutcomeNotStored, StoreUnavailable, ThreadBusy
+from tests.drivers.scripts import Call, add, numbers, open_store, watch_queue
 
 
 def writer_of(cf: Counterfoil) -> sqlite_writer.Writer:
@@ -60,7 +61,7 @@ def test_an_interrupt_right_behind_begin_gives_the_lock_back(tmp_path: Path, mon
 
         monkeypatch.setattr(Transactions, "_begin", interrupted)
         with pytest.raises(KeyboardInterrupt):
-            perform(cf, "r-1")
+            cf.saver(tenant="t").delete_thread("t-1")
         monkeypatch.undo()
         assert can_write(database)
         assert perform(cf, "r-1") == "noted"
@@ -295,25 +296,21 @@ def test_a_caller_that_led_once_does_not_lead_again_beside_another(monkeypatch: 
 
 def test_an_interrupt_after_the_commit_keeps_what_others_committed(monkeypatch: pytest.MonkeyPatch) -> None:
     """The leader is interrupted between COMMIT and its return; whoever shared the transaction gets the answer."""
-    told: list[str] = []
-    with Counterfoil.open("sqlite:///:memory:") as cf:
-        writer = writer_of(cf)
-        commit, waiting = Transactions._commit, threading.Event()
+    store, commit = open_store(":memory:"), Transactions._commit
 
-        def interrupted(self: Transactions) -> None:
-            commit(self)
-            monkeypatch.undo()
-            raise KeyboardInterrupt
+    def interrupted(self: Transactions) -> None:
+        commit(self)
+        monkeypatch.undo()
+        raise KeyboardInterrupt
 
-        writer._leading, writer._leader = True, None  # so that both wait in the queue
-        other = threading.Thread(target=lambda: told.append(perform(cf, "other")))
-        other.start()
-        while not writer._queue:
-            waiting.wait(0.001)
-        monkeypatch.setattr(Transactions, "_commit", interrupted)
-        writer._leader = get_ident()
-        with pytest.raises(KeyboardInterrupt):
-            perform(cf, "mine")
-        other.join(30)
-        assert told == ["noted"]
-        assert cf.operations.counts(tenant="t")["succeeded"] >= 1
+    queue = watch_queue(store)
+    store.writer._leading, store.writer._leader = True, None  # so that both wait in the queue
+    other = Call(lambda: store.write(add(1)))
+    queue.joined(1)
+    monkeypatch.setattr(Transactions, "_commit", interrupted)
+    store.writer._leader = get_ident()
+    with pytest.raises(KeyboardInterrupt):
+        store.write(add(2))
+    other.result()
+    assert numbers(store) == [1, 2]
+    store.close()

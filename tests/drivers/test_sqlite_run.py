@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from counterfoil.drivers.probes import Point
-from counterfoil.drivers.sqlite_run import GuardedConnection, Runner, fetch
+from counterfoil.drivers.sqlite_run import GuardedConnection, Runner
 from counterfoil.errors import ConstraintViolated, GuardedTransaction
 from counterfoil.storage.catalog import Statement
 from counterfoil.storage.script import Ddl, Script, one_row, user_code
@@ -19,6 +19,7 @@ from counterfoil.testing.crash_report import Manner
 from counterfoil.testing.scenario import Scenario
 from counterfoil.testing.world import no_interference
 from tests.crash.scenarios import ALL
+from tests.drivers.scripts import sql
 
 
 @pytest.fixture
@@ -41,7 +42,7 @@ def test_a_statement_is_bound_with_the_time_and_probed_on_both_sides() -> None:
 
 def test_rows_are_mappings_whatever_the_connections_row_factory(connection: sqlite3.Connection) -> None:
     connection.row_factory = lambda _cursor, row: f"mine: {row}"
-    assert fetch(connection, "select 1 as a, 'x' as b") == [{"a": 1, "b": "x"}]
+    assert Runner(path="x").run(connection, sql("select 1 as a, 'x' as b")()) == [{"a": 1, "b": "x"}]
 
 
 def test_an_error_is_thrown_into_the_script_which_may_go_on(connection: sqlite3.Connection) -> None:

@@ -18,7 +18,8 @@ from counterfoil.drivers.sqlite_unit import Unit
 from counterfoil.drivers.sqlite_writer import BATCH, Writer
 from counterfoil.drivers.turns import Turns
 from counterfoil.errors import Busy, CommitUnknown, ConstraintViolated, StoreClosed, StoreUnavailable
-from counterfoil.storage.script import Ddl, Script
+from counterfoil.storage.catalog import Statement
+from counterfoil.storage.script import Ddl, Maker, Row, Script, lone_row
 from tests.drivers.scripts import SECONDS, Call, Commits, Gate, add, during, numbers, open_store, sql, watch_queue
 
 
@@ -401,3 +402,106 @@ def test_an_error_of_commit_is_unknown_unless_the_transaction_is_still_open(
         writer.run(Unit(add(1)))
     writer.run(Unit(add(2)))
     assert writer.run(Unit(sql("select n from t"))) == [{"n": n} for n in ((1, 2) if takes_effect else (2,))]
+
+
+# --- a statement that stands alone -----------------------------------------------------------------------------------
+
+ADD = {"add": Statement("add", "Add a number.", "insert into t values (:n) on conflict do nothing returning n")}
+
+
+def add_alone(n: int) -> Maker[list[Row]]:
+    """Return a script that adds a number by itself, or reads all of them if it was there."""
+
+    def script() -> Script[list[Row]]:
+        if (row := (yield from lone_row("add", n=n))) is not None:
+            return [row]
+        rows: list[Row] = yield Ddl("select n from t order by n")
+        return rows
+
+    return script
+
+
+class Torn(sqlite3.Connection):
+    """Reports an error when the rows of a statement are fetched, which is when one that stands alone commits."""
+
+    armed = False
+
+    def cursor(self, factory: Any = None) -> Any:
+        return super().cursor(TornCursor if self.armed else factory or sqlite3.Cursor)
+
+
+class TornCursor(sqlite3.Cursor):
+    def fetchall(self) -> list[Any]:
+        super().fetchall()
+        raise sqlite3.OperationalError("disk I/O error")
+
+
+@pytest.fixture
+def torn(tmp_path: Path) -> Iterator[tuple[Torn, Writer]]:
+    connection = sqlite3.connect(tmp_path / "t.db", isolation_level=None, check_same_thread=False, factory=Torn)
+    connection.execute("create table t (n integer unique check (n > 0))")
+    writer = Writer(lambda: connection, Runner(path="t.db", statements=ADD), Turns(None))
+    yield connection, writer
+    writer.close()
+
+
+def test_a_statement_that_stands_alone_has_no_transaction_around_it(torn: tuple[Torn, Writer]) -> None:
+    connection, writer = torn
+    seen: list[str] = []
+    connection.set_trace_callback(seen.append)
+    assert writer.run(Unit(add_alone(1))) == [{"n": 1}]
+    assert [text.split()[0] for text in seen] == ["insert"]
+    assert not connection.in_transaction
+
+
+def test_one_that_wrote_nothing_is_followed_by_a_transaction(torn: tuple[Torn, Writer]) -> None:
+    connection, writer = torn
+    writer.run(Unit(add_alone(1)))
+    seen: list[str] = []
+    connection.set_trace_callback(seen.append)
+    assert writer.run(Unit(add_alone(1))) == [{"n": 1}]
+    assert [text.split()[0] for text in seen] == ["insert", "begin", "select", "commit"]
+
+
+def test_an_error_of_its_commit_is_unknown_and_any_other_wrote_nothing(torn: tuple[Torn, Writer]) -> None:
+    connection, writer = torn
+    with pytest.raises(ConstraintViolated):
+        writer.run(Unit(add_alone(-1)))
+    connection.armed = True
+    with pytest.raises(CommitUnknown):
+        writer.run(Unit(add_alone(1)))
+    connection.armed = False
+    assert writer.run(Unit(sql("select n from t"))) == [{"n": 1}]
+
+
+def test_it_does_not_join_a_transaction_that_was_left_open(torn: tuple[Torn, Writer]) -> None:
+    connection, writer = torn
+    connection.execute("begin immediate")
+    connection.execute("insert into t values (7)")
+    writer.run(Unit(add_alone(1)))
+    assert not connection.in_transaction
+    assert writer.run(Unit(sql("select n from t"))) == [{"n": 1}]
+
+
+def test_several_share_a_transaction(tmp_path: Path) -> None:
+    commits, gate = Commits(), Gate()
+    store = open_store(tmp_path / "t.db", commits)
+    store.writer = Writer(store._connect, Runner(path="t.db", statements=ADD, probe=commits), Turns(None))
+    queue = watch_queue(store)
+    commits.count = 0
+    leader = lead(store, gate)
+    calls = [Call(partial(store.write, add_alone(n))) for n in (1, 2)]
+    queue.joined(2)
+    gate.open()
+    assert [call.result() for call in (leader, *calls)] == [[], [{"n": 1}], [{"n": 2}]]
+    assert commits.count == 2
+    store.close()
+
+
+def test_a_script_may_not_go_on_after_its_row(torn: tuple[Torn, Writer]) -> None:
+    def script() -> Script[None]:
+        yield from lone_row("add", n=1)
+        yield Ddl("delete from t")
+
+    with pytest.raises(AssertionError, match="went on"):
+        torn[1].run(Unit(script))

@@ -25,7 +25,7 @@ from counterfoil.errors import (
 )
 from counterfoil.ledger import NOWHERE
 from counterfoil.model import OperationKey, Trusted
-from counterfoil.performing import AskLiveness, Pause, Raised, Read, Result, Returned, RunEffect, RunLookup, Write
+from counterfoil.performing import AskLiveness, Look, Pause, Raised, Read, Result, Returned, RunEffect, RunLookup, Write
 from counterfoil.performing import perform as perform_protocol
 from counterfoil.storage.script import Ddl, Script
 from counterfoil.testing.clock import FakeClock
@@ -124,7 +124,7 @@ class Worker:
 
     def do(self, step: Any) -> Any:
         match step:
-            case Read(maker):
+            case Read(maker) | Look(maker):
                 return self.store.read(maker)
             case Write(maker):
                 return self.store.write(maker)
@@ -294,6 +294,18 @@ class Ledger(RuleBasedStateMachine):
     def an_operation_is_unknown_if_and_only_if_a_case_says_so(self) -> None:
         unknown = {operation_id for operation_id, row in self.rows().items() if row["state"] == "unknown"}
         assert unknown == {case["operation_id"] for case in self.open_cases() if case["kind"] == "unknown_outcome"}
+
+    @invariant()
+    def an_attempt_that_succeeded_is_an_operation_that_did_or_may_still_be_told(self) -> None:
+        rows = self.rows()
+        for attempt in self.table("attempt"):
+            row = rows[attempt["operation_id"]]
+            assert attempt["outcome"] != "running"  # the one under way is in the operation's row alone
+            assert attempt["attempt"] <= row["attempt"]
+            if (
+                attempt["outcome"] == "succeeded"
+            ):  # an earlier one: a later one is under way, or the proof has settled it
+                assert row["state"] in {"succeeded", "in_flight"}, attempt
 
     @invariant()
     def receipts_never_change_and_versions_only_grow(self) -> None:

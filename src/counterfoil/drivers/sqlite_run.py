@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import re
 import sqlite3
-from typing import TYPE_CHECKING, Any, TypeVar, assert_never
+from typing import TYPE_CHECKING, Any, TypeGuard, TypeVar, assert_never
 
 from counterfoil.clock import Clock, SystemClock
 from counterfoil.drivers.probes import Point, Probe, no_probe
 from counterfoil.drivers.sqlstate import from_sqlite
-from counterfoil.errors import GuardedTransaction
+from counterfoil.errors import CommitUnknown, GuardedTransaction
 from counterfoil.storage import catalog
 from counterfoil.storage.script import Call, Ddl, Lone, Row, Script, Step, UserCode
 
@@ -62,6 +62,14 @@ class Runner:
         """Run a script to its end inside whatever transaction is open; on failure close it and pass the error on."""
         try:
             step = next(script)
+        except StopIteration as stop:
+            result: T = stop.value
+            return result
+        return self.go_on(connection, script, step)
+
+    def go_on(self, connection: sqlite3.Connection, script: Script[T], step: Step) -> T:
+        """Run a script from one of its steps to its end."""
+        try:
             while True:
                 try:
                     answer = self._step(connection, step)
@@ -74,6 +82,30 @@ class Runner:
             return result
         finally:
             script.close()
+
+    def knows(self, step: Step) -> TypeGuard[Lone]:
+        """Say whether a step is a statement that may stand alone, and one of this dialect."""
+        return isinstance(step, Lone) and step.name in self.statements
+
+    def lone(self, connection: sqlite3.Connection, step: Lone) -> list[Row]:
+        """Run a statement that is a transaction by itself: SQLite commits when the rows that it returns were fetched.
+
+        Raises:
+            StoreError: it failed; nothing was written.
+            CommitUnknown: its commit failed.
+        """
+        known = self._numbered.get(step.name) or self._number(step.name)
+        self.probe(Point.BEFORE_STATEMENT, step.name)
+        self.probe(Point.BEFORE_COMMIT, "")
+        cursor = self._begun(connection, known.sql, known.values(self._now_ms(), step.params))
+        try:
+            rows = fetched(cursor)
+        except sqlite3.Error as error:
+            raise commit_unknown(error, self.path) from error
+        self.probe(Point.AFTER_STATEMENT, step.name)
+        if rows:
+            self.probe(Point.AFTER_COMMIT, "")
+        return rows
 
     def _step(self, connection: sqlite3.Connection, step: Step) -> Any:
         match step:
@@ -97,24 +129,39 @@ class Runner:
 
     def _execute(self, connection: sqlite3.Connection, name: str, sql: str, values: Sequence[Any]) -> list[Row]:
         self.probe(Point.BEFORE_STATEMENT, name)
+        cursor = self._begun(connection, sql, values)
         try:
-            rows = fetch(connection, sql, values)
+            rows = fetched(cursor)
         except sqlite3.Error as error:
             raise from_sqlite(error, self.path) from error
         self.probe(Point.AFTER_STATEMENT, name)
         return rows
 
+    def _begun(self, connection: sqlite3.Connection, sql: str, values: Sequence[Any]) -> sqlite3.Cursor:
+        """Execute a statement up to its first row, whatever the connection's own row factory is."""
+        cursor = connection.cursor()
+        cursor.row_factory = None
+        try:
+            return cursor.execute(sql, values)
+        except sqlite3.Error as error:
+            raise from_sqlite(error, self.path) from error
 
-def fetch(connection: sqlite3.Connection, sql: str, values: Sequence[Any] = ()) -> list[Row]:
-    """Execute one statement and return its rows as dictionaries, whatever the connection's own row factory is."""
-    cursor = connection.cursor()
-    cursor.row_factory = None
-    cursor.execute(sql, values)
+
+def fetched(cursor: sqlite3.Cursor) -> list[Row]:
+    """Return the rows of a statement as dictionaries."""
     found = cursor.fetchall()
     if not found:
         return []
     names = [column[0] for column in cursor.description]
     return [dict(zip(names, row, strict=True)) for row in found]
+
+
+def commit_unknown(error: sqlite3.Error, path: str) -> CommitUnknown:
+    """Return our error for one of COMMIT after which no transaction is open."""
+    return CommitUnknown(
+        f"The database {path} reported an error while committing ({type(error).__name__}); whether the transaction"
+        " took effect must be looked up."
+    )
 
 
 def _run_user_code(connection: sqlite3.Connection, function: Any) -> Any:

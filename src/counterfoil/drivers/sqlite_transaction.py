@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import sqlite3
 from threading import get_ident
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from counterfoil.drivers.probes import Point
+from counterfoil.drivers.sqlite_run import commit_unknown
 from counterfoil.drivers.sqlstate import from_sqlite
-from counterfoil.errors import CommitUnknown, NestedEffect
+from counterfoil.errors import NestedEffect
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -16,6 +17,9 @@ if TYPE_CHECKING:
     from counterfoil.drivers.sqlite_run import Runner
     from counterfoil.drivers.sqlite_unit import Unit
     from counterfoil.drivers.turns import Turns
+    from counterfoil.storage.script import Lone, Row, Script
+
+T = TypeVar("T")
 
 
 class Transactions:
@@ -36,7 +40,9 @@ class Transactions:
         """Run one unit and return its result."""
         self._running = get_ident()
         try:
-            return self._transaction(lambda: self._script(unit)) if unit.transaction else self._script(unit)
+            if unit.transaction:
+                return self._run_alone(unit.maker())
+            return self._runner.run(self.connection, unit.maker())
         finally:
             self._running = None
 
@@ -62,6 +68,27 @@ class Transactions:
 
     # --- one transaction -------------------------------------------------------------------------------------------
 
+    def _run_alone(self, script: Script[T]) -> T:
+        """Run a script in a transaction, or without one around it where its only statement may stand alone."""
+        try:
+            step = next(script)
+            if self._runner.knows(step):
+                rows = self._lone(step)
+                if rows:
+                    return _end(script, rows)
+                step = script.send(rows)
+            result: T = self._transaction(lambda: self._runner.go_on(self.connection, script, step))
+        except StopIteration as stop:
+            result = stop.value
+        finally:
+            script.close()
+        return result
+
+    def _lone(self, step: Lone) -> list[Row]:
+        with self._turns:
+            self._prepare()
+            return self._runner.lone(self.connection, step)
+
     def _transaction(self, body: Callable[[], Any]) -> Any:
         with self._turns:
             result = self._take_turn(body)
@@ -82,9 +109,12 @@ class Transactions:
             raise
         return result
 
-    def _begin(self) -> None:
+    def _prepare(self) -> None:
         self._undo()  # what an interrupt left open just where nothing could catch it
         self._check()
+
+    def _begin(self) -> None:
+        self._prepare()
         try:
             self.connection.execute("begin immediate")
         except sqlite3.Error as error:
@@ -101,13 +131,7 @@ class Transactions:
         except sqlite3.Error as error:
             if self.connection.in_transaction:
                 raise from_sqlite(error, self._runner.path) from error
-            raise CommitUnknown(
-                f"The database {self._runner.path} reported an error while committing ({type(error).__name__});"
-                " whether the transaction took effect must be looked up."
-            ) from error
-
-    def _script(self, unit: Unit) -> Any:
-        return self._runner.run(self.connection, unit.maker())
+            raise commit_unknown(error, self._runner.path) from error
 
     def _each(self, units: list[Unit]) -> None:
         """Run units one after another, a savepoint each, so that one that fails takes nothing with it."""
@@ -115,10 +139,19 @@ class Transactions:
             unit.error = unit.result = None
             self.connection.execute("savepoint counterfoil_unit")
             try:
-                unit.result = self._script(unit)
+                unit.result = self._runner.run(self.connection, unit.maker())
             except Exception as error:  # belongs to this unit's caller, not to the others
                 unit.error = error
                 if not self.connection.in_transaction:
                     raise  # SQLite undid the whole transaction, as a full disk makes it do: nobody's work was kept
                 self.connection.execute("rollback to counterfoil_unit")
             self.connection.execute("release counterfoil_unit")
+
+
+def _end(script: Script[T], rows: list[Row]) -> T:
+    try:
+        script.send(rows)
+    except StopIteration as stop:
+        result: T = stop.value
+        return result
+    raise AssertionError("a script went on after the row of a statement that stood alone")
