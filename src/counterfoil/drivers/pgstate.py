@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import psycopg
 
-from counterfoil.errors import Busy, ConstraintViolated, StoreError, StoreUnavailable
+from counterfoil.errors import Busy, ConstraintViolated, RightsMissing, StoreError, StoreUnavailable
 
 _AGAIN = frozenset({"40001", "40P01"})  # serialization_failure, deadlock_detected
 _BUSY = frozenset({"55P03", "57014"})  # lock_not_available, query_canceled (a time-out of the server's)
@@ -46,10 +46,9 @@ def from_psycopg(error: psycopg.Error, path: str) -> StoreError:
     if state.startswith("23"):
         return ConstraintViolated(f"The database {path} refused a row ({name}); nothing was written.")
     if state == _NOT_ALLOWED:
-        return StoreUnavailable(
-            f"The database role may not do this in {path} ({name}); nothing was written. It needs usage of the schema,"
-            " and select, insert, update and delete on the tables counterfoil_*; only counterfoil db upgrade needs more"
-            " rights than that."
+        return RightsMissing(
+            f"The database role lacks a right in {path} ({name}); nothing was written. Let the owner of the tables run"
+            " what this prints, with the role's name: counterfoil db grants ROLE"
         )
     if state == _READ_ONLY:
         return StoreUnavailable(

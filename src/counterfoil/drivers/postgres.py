@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from contextlib import contextmanager
+from functools import partial
 from itertools import count
 from typing import TYPE_CHECKING, Any, TypeVar, assert_never
 
@@ -10,18 +12,21 @@ from psycopg.rows import tuple_row
 
 from counterfoil.drivers.postgres_guard import lent
 from counterfoil.drivers.postgres_lend import Lender
-from counterfoil.drivers.postgres_open import CONNECTIONS
+from counterfoil.drivers.postgres_open import CONNECTIONS, connect_patiently
 from counterfoil.drivers.postgres_rows import has_rows, named
 from counterfoil.drivers.postgres_run import Control, Execute, Lend, Progress, Protocol, statements
 from counterfoil.drivers.probes import Probe, no_probe
-from counterfoil.errors import CommitUnknown
-from counterfoil.storage.migrator import Migrator
+from counterfoil.storage.migrator import prepare
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from contextlib import AbstractContextManager
+
     from counterfoil.clock import Clock
     from counterfoil.drivers.postgres_async import AsyncPostgresStore
     from counterfoil.drivers.postgres_run import Action, Actions
     from counterfoil.drivers.urls import PostgresUrl
+    from counterfoil.storage.migrator import Migration
     from counterfoil.storage.script import Maker
 
 T = TypeVar("T")
@@ -61,10 +66,13 @@ class PostgresStore:
 
     def write(self, maker: Maker[T]) -> T:
         """Run a script in a transaction, again where nothing of it can have been kept."""
+        return self._write(self.lender.connection, maker)
+
+    def _write(self, lend: Callable[[], AbstractContextManager[psycopg.Connection[Any]]], maker: Maker[T]) -> T:
         for runs in count(1):
             progress = Progress()
             try:
-                with self.lender.connection() as connection:
+                with lend() as connection:
                     return run(connection, self.protocol.writing(maker, progress))
             except psycopg.Error as error:
                 self.protocol.again_or_raise(error, progress, runs=runs)
@@ -88,20 +96,19 @@ class PostgresStore:
 
         return AsyncPostgresStore(self)
 
-    def migrate(self, *, upgrade: bool) -> None:
+    def migrate(self, *, upgrade: bool) -> tuple[Migration, ...]:
         """Make the schema in an empty database; check it, or upgrade it, in one that has ours."""
-        migrator = Migrator(self.dialect, self.path)
-        if self.read(migrator.is_current):
-            return
-        try:
-            self.write_alone(lambda: migrator.migrate(upgrade=upgrade))
-        except CommitUnknown:
-            if not self.read(migrator.is_current):
-                raise
+        return prepare(self, partial(self._write, self._patient_connection), upgrade=upgrade)
 
     def close(self) -> None:
         """Close all connections, those in use as they come back; twice, or in a forked child, it does nothing."""
         self.lender.close()
+
+    @contextmanager
+    def _patient_connection(self) -> Iterator[psycopg.Connection[Any]]:
+        self.lender.check_usable()
+        with connect_patiently(self.url) as connection:
+            yield connection
 
 
 def run(connection: psycopg.Connection[Any], actions: Actions[T]) -> T:
