@@ -302,9 +302,7 @@ class Ledger(RuleBasedStateMachine):
             row = rows[attempt["operation_id"]]
             assert attempt["outcome"] != "running"  # the one under way is in the operation's row alone
             assert attempt["attempt"] <= row["attempt"]
-            if (
-                attempt["outcome"] == "succeeded"
-            ):  # an earlier one: a later one is under way, or the proof has settled it
+            if attempt["outcome"] == "succeeded":  # proof that came late: the attempt after it may still be under way
                 assert row["state"] in {"succeeded", "in_flight"}, attempt
 
     @invariant()
