@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import partial
 from itertools import count
 from typing import TYPE_CHECKING, Any, TypeVar, assert_never
@@ -12,7 +13,7 @@ from psycopg.rows import tuple_row
 
 from counterfoil.drivers.postgres_guard import lent
 from counterfoil.drivers.postgres_lend import Lender
-from counterfoil.drivers.postgres_open import CONNECTIONS, connect_patiently
+from counterfoil.drivers.postgres_open import CONNECTIONS, connect
 from counterfoil.drivers.postgres_rows import has_rows, named
 from counterfoil.drivers.postgres_run import Control, Execute, Lend, Progress, Protocol, statements
 from counterfoil.drivers.probes import Probe, no_probe
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 
     from counterfoil.clock import Clock
     from counterfoil.drivers.postgres_async import AsyncPostgresStore
+    from counterfoil.drivers.postgres_open import Connection
     from counterfoil.drivers.postgres_run import Action, Actions
     from counterfoil.drivers.urls import PostgresUrl
     from counterfoil.storage.migrator import Migration
@@ -66,19 +68,19 @@ class PostgresStore:
 
     def write(self, maker: Maker[T]) -> T:
         """Run a script in a transaction, again where nothing of it can have been kept."""
-        return self._write(self.lender.connection, maker)
+        return self._write(self.protocol, self.lender.connection, maker)
 
-    def _write(self, lend: Callable[[], AbstractContextManager[psycopg.Connection[Any]]], maker: Maker[T]) -> T:
+    write_alone = write
+
+    def _write(self, protocol: Protocol, lend: Callable[[], AbstractContextManager[Connection]], maker: Maker[T]) -> T:
         for runs in count(1):
             progress = Progress()
             try:
                 with lend() as connection:
-                    return run(connection, self.protocol.writing(maker, progress))
+                    return run(connection, protocol.writing(maker, progress))
             except psycopg.Error as error:
-                self.protocol.again_or_raise(error, progress, runs=runs)
+                protocol.again_or_raise(error, progress, runs=runs)
         raise AssertionError("unreachable")
-
-    write_alone = write
 
     def read(self, maker: Maker[T]) -> T:
         """Run a script of reads; several reads may see several states of the database."""
@@ -98,16 +100,17 @@ class PostgresStore:
 
     def migrate(self, *, upgrade: bool) -> tuple[Migration, ...]:
         """Make the schema in an empty database; check it, or upgrade it, in one that has ours."""
-        return prepare(self, partial(self._write, self._patient_connection), upgrade=upgrade)
+        unlimited = replace(self.protocol, pooled=False)  # limits of single transactions are for shared sessions
+        return prepare(self, partial(self._write, unlimited, self._patient_connection), upgrade=upgrade)
 
     def close(self) -> None:
         """Close all connections, those in use as they come back; twice, or in a forked child, it does nothing."""
         self.lender.close()
 
     @contextmanager
-    def _patient_connection(self) -> Iterator[psycopg.Connection[Any]]:
+    def _patient_connection(self) -> Iterator[Connection]:
         self.lender.check_usable()
-        with connect_patiently(self.url) as connection:
+        with connect(self.url, patiently=True)[0] as connection:
             yield connection
 
 

@@ -1,4 +1,4 @@
-"""Lend PostgreSQL connections to blocking callers, who wait in bounds: for their turn, and for a server that is away."""
+"""Lend PostgreSQL connections to blocking callers, who wait in bounds: for their turn, and for an absent server."""
 
 from __future__ import annotations
 

@@ -31,6 +31,7 @@ ANSWER_SHARE = 0.8
 ABANDONED_SHARE = 10
 """So many silences a transaction may idle: then it is a transactional effect that hangs, or the client is gone."""
 _LOOK_S = 0.1
+_LONGEST_MS = 2**31 - 1
 _DEFAULTS = {
     "connect_timeout": 10,
     "application_name": "counterfoil",
@@ -108,8 +109,12 @@ def _bounded(gen: Generator[Any, Any, T], limit: float) -> Generator[Any, Any, T
 # --- a new connection ------------------------------------------------------------------------------------------------
 
 
-def connect(url: PostgresUrl) -> tuple[Connection, bool]:
+def connect(url: PostgresUrl, *, patiently: bool = False) -> tuple[Connection, bool]:
     """Open a connection; say whether the session behind it is its own, which it is not where a pooler stands before it.
+
+    Args:
+        url: The database.
+        patiently: Whether statements may take as long as they take, as a migration's over many rows.
 
     Raises:
         psycopg.Error: it cannot be opened now.
@@ -117,29 +122,18 @@ def connect(url: PostgresUrl) -> tuple[Connection, bool]:
     """
     connection = Connection.connect(url.conninfo(_DEFAULTS), autocommit=True)
     try:
-        connection.home = os.getpid()
+        connection.home, connection.silence = os.getpid(), math.inf if patiently else None
         own = _is_its_own(connection, connection.execute(_ABOUT).fetchone())
         if own:
-            connection.execute(_SESSION, _limits())
+            connection.execute(_SESSION, _limits(patiently=patiently))
     except BaseException:
         connection.close()
         raise
     return connection, own
 
 
-def connect_patiently(url: PostgresUrl) -> Connection:
-    """Open a connection for a migration, which may take as long as it takes: many rows, or another replica's turn.
-
-    Raises:
-        psycopg.Error: it cannot be opened now.
-    """
-    connection = Connection.connect(url.conninfo(_DEFAULTS), autocommit=True)
-    connection.home, connection.silence = os.getpid(), math.inf
-    return connection
-
-
 async def connect_async(url: PostgresUrl) -> AsyncConnection:
-    """Open a connection for an event loop."""
+    """Open a connection for an event loop; see `connect`."""
     connection = await AsyncConnection.connect(url.conninfo(_DEFAULTS), autocommit=True)
     try:
         connection.home = os.getpid()
@@ -151,11 +145,10 @@ async def connect_async(url: PostgresUrl) -> AsyncConnection:
     return connection
 
 
-def _limits() -> tuple[int, int, int]:
-    """Return in milliseconds how long the server lets a statement wait and run, and a transaction idle."""
-    limits = (WAIT_S, SILENCE_S * ANSWER_SHARE, SILENCE_S * ABANDONED_SHARE)
-    waiting, running, idle = (round(limit * 1000) for limit in limits)
-    return waiting, running, idle
+def _limits(*, patiently: bool = False) -> tuple[int, int, int]:
+    """Return in milliseconds how long the server lets a statement wait for a lock and run, and a transaction idle."""
+    running, idle = SILENCE_S * ANSWER_SHARE, SILENCE_S * ABANDONED_SHARE
+    return round(WAIT_S * 1000), _LONGEST_MS if patiently else round(running * 1000), round(idle * 1000)
 
 
 def begun_with_limits() -> str:
