@@ -44,14 +44,17 @@ FRAGMENTS: Mapping[str, Mapping[str, str]] = {
         "{least}": "min",
         # A JSON object as rows of key and value.
         "{named_channels}": "json_each(found.stored_channels)",
+        "{asked_channels}": "json_each(:asked)",
     },
     "postgres": {
         # One time for a whole statement, and another for the next: a transaction may have waited for a lock meanwhile.
         "{now}": "cast(floor(extract(epoch from statement_timestamp()) * 1000) as bigint)",
         "{locked}": "for update",
-        "{shared}": "for share",
+        # Whoever takes a claim locks the row for an update and waits; its owner's other writes go on beside.
+        "{shared}": "for key share",
         "{least}": "least",
         "{named_channels}": "json_each_text(cast(found.stored_channels as json))",
+        "{asked_channels}": "json_each_text(cast(:asked as json))",
     },
 }
 BOUND_CLOCK: Mapping[str, str] = {"{now}": "cast(:now as bigint)"}

@@ -8,7 +8,7 @@ from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
 from counterfoil.core.states import ThreadState
-from counterfoil.storage.script import Row, Script, all_rows, one_row
+from counterfoil.storage.script import Row, Script, all_rows, lone_row, one_row
 from counterfoil.storage.scripts import threads
 
 if TYPE_CHECKING:
@@ -65,6 +65,8 @@ def put(
         columns: The checkpoint's own columns.
         channels: Values by (channel, version).
     """
+    if (yield from _put_at_once(place, attempt, columns, channels)):
+        return None
     refused = yield from _check_advancing(place.key, attempt)
     if refused is not None:
         return refused
@@ -72,6 +74,31 @@ def put(
     for (channel, version), (kind, value) in channels.items():
         yield from one_row("insert_channel", **place.params, channel=channel, version=version, type=kind, value=value)
     return None
+
+
+def _put_at_once(
+    place: Place, attempt: int | None, columns: Mapping[str, Any], channels: Mapping[tuple[str, str], Encoded]
+) -> Script[bool]:
+    """Store it all in one statement, if there is such a one here and the run owns the thread."""
+    stored = yield from lone_row(
+        _if_owner("put_checkpoint", attempt),
+        **place.params,
+        **columns,
+        **_owning(attempt),
+        channels=[channel for channel, _version in channels],
+        versions=[version for _channel, version in channels],
+        types=[kind for kind, _value in channels.values()],
+        values=[value for _kind, value in channels.values()],
+    )
+    return stored is not None
+
+
+def _if_owner(statement: str, attempt: int | None) -> str:
+    return f"{statement}_if_{'unmanaged' if attempt is None else 'claimed'}"
+
+
+def _owning(attempt: int | None) -> dict[str, Any]:
+    return {"attempt": attempt or 0, "expected_state": ThreadState.RUNNING}
 
 
 def put_writes(
@@ -84,6 +111,9 @@ def put_writes(
     replace: bool,
 ) -> Script[NotOwner | None]:
     """Store a task's writes, if its run owns the thread."""
+    named = {**task, "checkpoint_id": checkpoint_id}
+    if (yield from _put_writes_at_once(place, attempt, named, writes, replace=replace)):
+        return None
     refused = yield from _check_owner(place.key, attempt)
     if refused is not None:
         return refused
@@ -93,6 +123,24 @@ def put_writes(
             statement, **place.params, **task, **write, checkpoint_id=checkpoint_id, attempt=attempt or 0
         )
     return None
+
+
+def _put_writes_at_once(
+    place: Place, attempt: int | None, task: Mapping[str, Any], writes: Sequence[Row], *, replace: bool
+) -> Script[bool]:
+    """Store them in one statement, if there is such a one here and the run owns the thread."""
+    rows = {write["idx"]: write for write in writes}.values() if replace else writes  # one replaces a row once
+    stored = yield from lone_row(
+        _if_owner("replace_writes" if replace else "put_writes", attempt),
+        **place.params,
+        **task,
+        **_owning(attempt),
+        indexes=[write["idx"] for write in rows],
+        channels=[write["channel"] for write in rows],
+        types=[write["type"] for write in rows],
+        values=[write["value"] for write in rows],
+    )
+    return stored is not None
 
 
 def read(place: Place, checkpoint_id: str | None) -> Script[tuple[int | None, Stored | None]]:
@@ -157,19 +205,37 @@ def page(wanted: Wanted, *, before: int, size: int) -> Script[list[Stored]]:
     return _gathered(parts)
 
 
+def ancestors(place: Place, checkpoint_id: str | None, channels: Sequence[str], size: int) -> Script[list[Stored]]:
+    """Read some of a checkpoint's line, itself first; of its values and writes only those of some channels."""
+    if checkpoint_id is None:
+        newest = _gathered((yield from all_rows("read_newest_checkpoint", **place.params)))
+        if not newest:
+            return []
+        checkpoint_id = newest[0].row["checkpoint_id"]
+    asked = named_channels(dict.fromkeys(channels, ""))
+    return _gathered(
+        (yield from all_rows("page_ancestors", **place.params, checkpoint_id=checkpoint_id, asked=asked, page=size))
+    )
+
+
 def delete_thread(key: ThreadKey) -> Script[None]:
     """Delete a thread with all its checkpoints; receipts outlive it."""
+    yield from one_row("lock_thread", **key.params)  # waits for what its owner is just writing
     for statement in ("checkpoints", "channels", "writes", "mints"):
         yield from all_rows(f"delete_thread_{statement}", **key.params)
     yield from one_row("reset_thread", **key.params, state=ThreadState.IDLE)
 
 
 def _gathered(parts: Sequence[Row]) -> list[Stored]:
-    """Put checkpoints together from their parts, the newest first, their writes as live execution applies them."""
+    """Put checkpoints together from their parts, the newest first, their writes as live execution applies them.
+
+    A value that is named and not stored is left out: it belongs to a delta channel that was declared as another one
+    since, and the runtime makes it from what earlier checkpoints store.
+    """
     rows = sorted((row for row in parts if row["part"] == "checkpoint"), key=itemgetter("seq"), reverse=True)
     found = {row["seq"]: Stored(row=row, channels=[], writes=[]) for row in rows}
     for row in parts:
-        if row["part"] == "channel":
+        if row["part"] == "channel" and row["value"] is not None:
             found[row["seq"]].channels.append(row)
         elif row["part"] == "write":
             found[row["seq"]].writes.append(row)
