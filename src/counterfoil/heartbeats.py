@@ -14,14 +14,17 @@ if TYPE_CHECKING:
 
 BEATS_PER_LEASE = 3
 """One lost beat does not lose the lease."""
+TRIES_PER_BEAT = 2
+"""A beat over a connection that nobody answers is given up in time for another one before the next is due."""
 
 
 @dataclass(eq=False, slots=True)
 class Beat:
-    """Something to renew: `renew` says whether to go on."""
+    """Something to renew: `renew` is told how many seconds it may take, and says whether to go on."""
 
-    renew: Callable[[], bool]
+    renew: Callable[[float], bool]
     every: float
+    due: float
     stopped: bool = field(default=False)
 
     def stop(self) -> None:
@@ -39,9 +42,10 @@ class Heartbeats:
         self._thread: threading.Thread | None = None
         self._closed = False
 
-    def start(self, renew: Callable[[], bool], *, lease_ms: int) -> Beat:
+    def start(self, renew: Callable[[float], bool], *, lease_ms: int) -> Beat:
         """Renew every third of the lease until `renew` returns False or the beat is stopped."""
-        beat = Beat(renew, lease_ms / BEATS_PER_LEASE / 1000)
+        every = lease_ms / BEATS_PER_LEASE / 1000
+        beat = Beat(renew, every, time.monotonic() + every)
         with self._change:
             self._push(beat)
             if self._thread is None:
@@ -59,11 +63,12 @@ class Heartbeats:
             self._thread.join()
 
     def _push(self, beat: Beat) -> None:
-        heapq.heappush(self._due, (time.monotonic() + beat.every, next(self._numbers), beat))
+        heapq.heappush(self._due, (beat.due, next(self._numbers), beat))
 
     def _run(self) -> None:
         while (beat := self._next()) is not None:
             if not beat.stopped and self._renew(beat):
+                beat.due = max(time.monotonic(), beat.due + beat.every)  # one that took long is followed at once
                 with self._change:
                     self._push(beat)
 
@@ -80,6 +85,6 @@ class Heartbeats:
     def _renew(beat: Beat) -> bool:
         """Renew once; what fails is tried again at the next beat, while the lease still runs."""
         try:
-            return beat.renew()
+            return beat.renew(beat.every / TRIES_PER_BEAT)
         except Exception:  # noqa: BLE001 - one beat that fails, in whatever way, must not end all the others
             return True

@@ -234,7 +234,9 @@ def beating(heartbeats: Heartbeats, store: Store, step: RunEffect) -> Iterator[N
         yield
         return
     beat = heartbeats.start(
-        lambda: store.write(lambda: leases.renew(step.key, fence=step.granted.fence, lease=facts.lease)),
+        lambda within: store.renew(
+            lambda: leases.renew(step.key, fence=step.granted.fence, lease=facts.lease), within=within
+        ),
         lease_ms=facts.lease,
     )
     try:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
@@ -17,6 +18,7 @@ from counterfoil.drivers.postgres_open import CONNECTIONS, connect
 from counterfoil.drivers.postgres_rows import has_rows, named
 from counterfoil.drivers.postgres_run import Control, Execute, Lend, Progress, Protocol, statements
 from counterfoil.drivers.probes import Probe, no_probe
+from counterfoil.errors import CommitUnknown
 from counterfoil.storage.migrator import prepare
 
 if TYPE_CHECKING:
@@ -82,6 +84,14 @@ class PostgresStore:
                 protocol.again_or_raise(error, progress, runs=runs)
         raise AssertionError("unreachable")
 
+    def renew(self, maker: Maker[T], *, within: float) -> T:
+        """Run a script that renews a lease, once more where nobody heard what became of it; each in so many seconds."""
+        lend = partial(self.lender.connection, within)
+        try:
+            return self._write(self.protocol, lend, maker)
+        except CommitUnknown:
+            return self._write(self.protocol, lend, maker)
+
     def read(self, maker: Maker[T]) -> T:
         """Run a script of reads; several reads may see several states of the database."""
         for runs in count(1):
@@ -110,7 +120,7 @@ class PostgresStore:
     @contextmanager
     def _patient_connection(self) -> Iterator[Connection]:
         self.lender.check_usable()
-        with connect(self.url, patiently=True)[0] as connection:
+        with connect(self.url, silence=math.inf)[0] as connection:
             yield connection
 
 

@@ -32,7 +32,7 @@ class AsyncPostgresStore:
         self.dialect = store.dialect
         self.claims_at_once = store.claims_at_once
         self._protocol = store.protocol
-        self._lender = AsyncLender(store.lender)
+        self.lender = AsyncLender(store.lender)
 
     @property
     def path(self) -> str:
@@ -60,7 +60,7 @@ class AsyncPostgresStore:
         """Run a script of reads."""
         for runs in count(1):
             try:
-                async with self._lender.connection() as connection:
+                async with self.lender.connection() as connection:
                     return await arun(connection, self._protocol.reading(maker))
             except psycopg.Error as error:
                 self._protocol.again_or_raise(error, Progress(), runs=runs)
@@ -78,13 +78,13 @@ class AsyncPostgresStore:
     def retire(self) -> None:
         """Close the connections of all loops; the blocking twin closes the rest."""
         if not self.store.forked:
-            self._lender.close()
+            self.lender.close()
 
     async def _write(self, maker: Maker[T]) -> T:
         for runs in count(1):
             progress = Progress()
             try:
-                async with self._lender.connection() as connection:
+                async with self.lender.connection() as connection:
                     return await arun(connection, self._protocol.writing(maker, progress))
             except psycopg.Error as error:
                 self._protocol.again_or_raise(error, progress, runs=runs)

@@ -65,12 +65,19 @@ class Lender:
         return own
 
     @contextmanager
-    def connection(self) -> Iterator[Connection]:
-        """Lend a connection; what it leaves open is undone, and one that broke is dropped."""
+    def connection(self, within: float | None = None) -> Iterator[Connection]:
+        """Lend a connection; what it leaves open is undone, and one that broke is dropped.
+
+        Args:
+            within: How many seconds to wait for it, and for the answer to each statement, if not as long as usual.
+        """
         self.check_usable()
-        lease = self.shelf.take() or self._in_turn()
+        wait = postgres_open.WAIT_S if within is None else within
+        lease = self.shelf.take() or self._in_turn(wait)
         try:
-            yield lease.usable() or self._opened(lease)
+            connection = lease.usable() or self._opened(lease, wait, within)
+            connection.silence = within
+            yield connection
         except psycopg.Error as error:
             if leads_astray(error):
                 self.shelf.forsake(lease)
@@ -86,33 +93,33 @@ class Lender:
         if not self.forked:
             self.shelf.close()
 
-    def _in_turn(self) -> Lease[Connection]:
+    def _in_turn(self, seconds: float) -> Lease[Connection]:
         """Wait until those that came before have had their leases.
 
         Raises:
             PoolExhausted: it took too long.
         """
-        waiter, until = _Waiting(), time.monotonic() + postgres_open.WAIT_S
+        waiter, until = _Waiting(), time.monotonic() + seconds
         try:
             while waiter.lease is None:
                 self.shelf.stand_in_line(waiter)
                 if (left := until - time.monotonic()) <= 0:
-                    raise exhausted(self.url.path, self.shelf.size, postgres_open.WAIT_S)
+                    raise exhausted(self.url.path, self.shelf.size, seconds)
                 waiter.wait(min(left, LOOK_S))
             return waiter.taken()
         finally:
             self.shelf.leave_line(waiter)
 
-    def _opened(self, lease: Lease[Connection]) -> Connection:
+    def _opened(self, lease: Lease[Connection], seconds: float, silence: float | None) -> Connection:
         """Open a connection, trying again while the server is away.
 
         Raises:
             StoreUnavailable: it took too long.
         """
-        further = pauses(time.monotonic() + postgres_open.WAIT_S)
+        further = pauses(time.monotonic() + seconds)
         while True:
             try:
-                return lease.opened(connect(self.url)[0])
+                return lease.opened(connect(self.url, silence)[0])
             except psycopg.Error as error:
                 if (pause := next(further, None)) is None:
                     raise unreachable(self.url, error) from error

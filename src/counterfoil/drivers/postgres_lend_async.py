@@ -41,7 +41,7 @@ class AsyncLender:
     async def connection(self) -> AsyncIterator[AsyncConnection]:
         """Lend a connection; what it leaves open is undone, and one that broke is dropped."""
         self._lender.check_usable()
-        shelf = self._shelf()
+        shelf = self.shelf()
         lease = shelf.take() or await self._in_turn(shelf)
         try:
             yield lease.usable() or await self._opened(lease)
@@ -63,7 +63,8 @@ class AsyncLender:
         for shelf in shelves:
             shelf.close()
 
-    def _shelf(self) -> Shelf[AsyncConnection]:
+    def shelf(self) -> Shelf[AsyncConnection]:
+        """Return the connections of the running loop."""
         loop = asyncio.get_running_loop()
         found = self._shelves.get(loop)
         return self._new_shelf(loop) if found is None else found

@@ -32,8 +32,8 @@ ABANDONED_SHARE = 10
 """So many silences a transaction may idle: then it is a transactional effect that hangs, or the client is gone."""
 _LOOK_S = 0.1
 _LONGEST_MS = 2**31 - 1
+_CONNECT_S = 10
 _DEFAULTS = {
-    "connect_timeout": 10,
     "application_name": "counterfoil",
     "client_encoding": "UTF8",
     # A peer that vanished without a word is noticed after 25 seconds and not after two hours; one that acknowledges
@@ -109,23 +109,23 @@ def _bounded(gen: Generator[Any, Any, T], limit: float) -> Generator[Any, Any, T
 # --- a new connection ------------------------------------------------------------------------------------------------
 
 
-def connect(url: PostgresUrl, *, patiently: bool = False) -> tuple[Connection, bool]:
+def connect(url: PostgresUrl, silence: float | None = None) -> tuple[Connection, bool]:
     """Open a connection; say whether the session behind it is its own, which it is not where a pooler stands before it.
 
     Args:
         url: The database.
-        patiently: Whether statements may take as long as they take, as a migration's over many rows.
+        silence: How many seconds each answer may take, if not as long as usual; a migration sets no bound.
 
     Raises:
         psycopg.Error: it cannot be opened now.
         StoreUnavailable: the server is too old, or its database has another encoding than UTF8.
     """
-    connection = Connection.connect(url.conninfo(_DEFAULTS), autocommit=True)
+    connection = Connection.connect(url.conninfo(_defaults(silence)), autocommit=True)
     try:
-        connection.home, connection.silence = os.getpid(), math.inf if patiently else None
+        connection.home, connection.silence = os.getpid(), silence
         own = _is_its_own(connection, connection.execute(_ABOUT).fetchone())
         if own:
-            connection.execute(_SESSION, _limits(patiently=patiently))
+            connection.execute(_SESSION, _limits(ever=silence == math.inf))
     except BaseException:
         connection.close()
         raise
@@ -134,7 +134,7 @@ def connect(url: PostgresUrl, *, patiently: bool = False) -> tuple[Connection, b
 
 async def connect_async(url: PostgresUrl) -> AsyncConnection:
     """Open a connection for an event loop; see `connect`."""
-    connection = await AsyncConnection.connect(url.conninfo(_DEFAULTS), autocommit=True)
+    connection = await AsyncConnection.connect(url.conninfo(_defaults(None)), autocommit=True)
     try:
         connection.home = os.getpid()
         if _is_its_own(connection, await (await connection.execute(_ABOUT)).fetchone()):
@@ -145,10 +145,15 @@ async def connect_async(url: PostgresUrl) -> AsyncConnection:
     return connection
 
 
-def _limits(*, patiently: bool = False) -> tuple[int, int, int]:
+def _defaults(silence: float | None) -> dict[str, Any]:
+    seconds = min(_CONNECT_S, silence or _CONNECT_S)
+    return {**_DEFAULTS, "connect_timeout": math.ceil(seconds)}
+
+
+def _limits(*, ever: bool = False) -> tuple[int, int, int]:
     """Return in milliseconds how long the server lets a statement wait for a lock and run, and a transaction idle."""
     running, idle = SILENCE_S * ANSWER_SHARE, SILENCE_S * ABANDONED_SHARE
-    return round(WAIT_S * 1000), _LONGEST_MS if patiently else round(running * 1000), round(idle * 1000)
+    return round(WAIT_S * 1000), _LONGEST_MS if ever else round(running * 1000), round(idle * 1000)
 
 
 def begun_with_limits() -> str:

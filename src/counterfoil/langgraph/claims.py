@@ -235,8 +235,8 @@ def _leave(run: Run) -> Any:
 def _beat(run: Run, control: RunControl) -> Beat:
     """Renew the claim; where it is lost, ask the run to stop before its next node."""
 
-    def renew() -> bool:
-        held = run.desk.store.write(lambda: threads.renew(run.key, attempt=run.attempt, lease=LEASE_MS))
+    def renew(within: float) -> bool:
+        held = run.desk.store.renew(lambda: threads.renew(run.key, attempt=run.attempt, lease=LEASE_MS), within=within)
         if not held:
             control.request_drain("counterfoil: another run owns the thread")
         return held

@@ -37,6 +37,10 @@ class Store(Protocol):
         """Run a script that holds user code in a transaction of its own, on the caller's thread."""
         ...
 
+    def renew(self, maker: Maker[T], *, within: float) -> T:
+        """Run a script that renews a lease: it may be run again, and is worth nothing after so many seconds."""
+        ...
+
     def migrate(self, *, upgrade: bool) -> tuple[Migration, ...]:
         """Make the schema in an empty database; check it, or upgrade it, in one that has ours; say what was applied."""
         ...
