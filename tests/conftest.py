@@ -11,6 +11,7 @@ from tests.postgres.fixtures import (
     private_server,
     worker_database,
 )
+from tests.stores import store, url
 
 __all__ = [
     "build_schema",
@@ -21,5 +22,7 @@ __all__ = [
     "postgres_server",
     "postgres_template",
     "private_server",
+    "store",
+    "url",
     "worker_database",
 ]

@@ -10,8 +10,8 @@ from tests.langgraph.shop import Shop, make_shop
 
 
 @pytest.fixture
-def shop(tmp_path: Path) -> Iterator[Shop]:
-    made = make_shop(tmp_path)
+def shop(url: str, tmp_path: Path) -> Iterator[Shop]:
+    made = make_shop(tmp_path, url=url)
     yield made
     made.close()
 

@@ -79,7 +79,7 @@ def test_no_setting_of_a_run_reaches_the_file_or_the_log(
     graph.invoke(None, config)
     ended = graph.invoke(Command(resume="yes"), config)
     assert ended["answer"]["etag"] == "kept"
-    assert searched(shop.file.parent) == []
+    assert searched(shop.folder) == []
     assert "canary" not in caplog.text
     shown = pickle.dumps(
         [
@@ -100,7 +100,7 @@ def test_no_text_of_a_failing_effect_reaches_the_file(shop: Shop, kind: str) -> 
     with suppress(CounterfoilError):
         graph.invoke({}, shop.cf.config(**WHO))
     assert shop.count == 1
-    assert searched(shop.file.parent) == []
+    assert searched(shop.folder) == []
 
 
 BY_SHAPE = {
@@ -120,5 +120,5 @@ def test_a_setting_that_a_node_copies_into_the_state_is_refused(shop: Shop, kind
     with pytest.raises(SecretInState) as caught:
         graph.invoke({}, shop.cf.config(**WHO))
     assert "canary" not in str(caught.value)
-    assert searched(shop.file.parent) == []
+    assert searched(shop.folder) == []
     assert b"QXV0aG9yaXphdGlvbjog" not in shop.raw()

@@ -94,7 +94,7 @@ def test_processes_that_start_one_thread_at_once_act_once(shop: Shop) -> None:
     shop.cf.close()
     workers = [
         subprocess.Popen(
-            [sys.executable, "-m", "tests.langgraph.worker", shop.url, str(shop.file.parent), "t-1", "nothing"],
+            [sys.executable, "-m", "tests.langgraph.worker", shop.url, str(shop.folder), "t-1", "nothing"],
             env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, [str(Path.cwd()), *sys.path]))},
             stdout=subprocess.PIPE,
             text=True,

@@ -8,23 +8,7 @@ import pytest
 from counterfoil.testing.clock import FakeClock
 from counterfoil.testing.tally import TallyFile
 from tests.conformance.subject import COLOURS, SYNC, Sent, Subject
-
-FILE, MEMORY, POSTGRES = "sqlite-file", "sqlite-memory", "postgres"
-STORES = (FILE, MEMORY, POSTGRES)
-SHARED = tuple(name for name in STORES if name != MEMORY)
-"""Stores that a second Counterfoil or process can open, too."""
-
-
-@pytest.fixture
-def url(store: str, tmp_path: Path, request: pytest.FixtureRequest) -> str:
-    """The URL of an empty database."""
-    match store:
-        case "sqlite-memory":
-            return "sqlite:///:memory:"
-        case "postgres":
-            return str(request.getfixturevalue("postgres_database").url)
-        case _:
-            return f"sqlite:///{tmp_path}/ledger.db"
+from tests.stores import STORES
 
 
 def make(url: str, colour: str, folder: Path, *, wait: str = "0s") -> Subject:

@@ -1,8 +1,6 @@
 """What most tests of LangGraph need: a Counterfoil, a provider outside of it that counts, effects, and small graphs."""
 
-import sqlite3
 from collections.abc import Callable, Sequence
-from contextlib import closing
 from dataclasses import dataclass, field
 from itertools import pairwise
 from operator import add
@@ -14,6 +12,7 @@ from typing_extensions import TypedDict  # the one that pydantic takes on Python
 
 from counterfoil import Absent, CannotTell, Counterfoil, EffectCall, Found, NotSent, Provider, Refused, effect
 from counterfoil.testing.tally import TallyFile
+from tests import stores
 
 
 class State(TypedDict, total=False):
@@ -101,12 +100,17 @@ WHO: dict[str, Any] = {"tenant": "team-A", "request_id": "r-1", "thread_id": "t-
 
 @dataclass
 class Shop:
-    """One Counterfoil, its provider, and what is needed to open another one over the same file."""
+    """One Counterfoil, its provider, and what is needed to open another one over the same database."""
 
     url: str
-    tally: TallyFile
+    folder: Path
+    """Where the provider counts, and the database is where it is a file."""
+    tally: TallyFile = field(init=False)
     desk: Desk = field(default_factory=Desk)
     opened: list[Counterfoil] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.tally = TallyFile(self.folder / "tally")
 
     def open(self, **options: Any) -> Counterfoil:
         cf = Counterfoil.open(self.url, **options)
@@ -124,31 +128,25 @@ class Shop:
         """How many effects the provider accepted."""
         return self.tally.count()
 
-    @property
-    def file(self) -> Path:
-        return Path(self.url.removeprefix("sqlite:///"))
-
     def close(self) -> None:
         for cf in self.opened:
             cf.close()
 
     def select(self, sql: str, *values: object) -> list[Any]:
-        """Look into the file."""
-        with closing(sqlite3.connect(self.file)) as connection:
-            return connection.execute(sql, values).fetchall()
+        """Look into the database."""
+        return stores.execute(self.url, sql, *values)
 
-    def rows(self, table: str, where: str = "1") -> int:
+    def rows(self, table: str, where: str = "true") -> int:
         """Count the rows of one table."""
         return int(self.select(f"select count(*) from counterfoil_{table} where {where}")[0][0])  # noqa: S608 - ours
 
     def raw(self) -> bytes:
-        """Read the database as bytes, with what is still in the write-ahead log."""
-        return b"".join(path.read_bytes() for path in sorted(self.file.parent.glob("shop.db*")))
+        """Read all that is stored, as bytes."""
+        return stores.stored(self.url)
 
 
-def make_shop(folder: Path, *, memory: bool = False) -> Shop:
-    url = "sqlite:///:memory:" if memory else f"sqlite:///{folder}/shop.db"
-    return Shop(url, TallyFile(folder / "tally"))
+def make_shop(folder: Path, *, url: str = "") -> Shop:
+    return Shop(url or f"sqlite:///{folder}/shop.db", folder)
 
 
 def chain(*nodes: tuple[str, Node], schema: Any = State, **options: Any) -> Any:

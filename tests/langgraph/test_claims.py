@@ -96,7 +96,7 @@ async def test_of_two_tasks_on_one_thread_the_second_is_refused_before_any_node(
 def worker(shop: Shop, doing: str) -> Iterator[subprocess.Popen[str]]:
     """Start a worker, and go on when it is in its first node."""
     child = subprocess.Popen(
-        [sys.executable, "-m", "tests.langgraph.worker", shop.url, str(shop.file.parent), "t-1", doing],
+        [sys.executable, "-m", "tests.langgraph.worker", shop.url, str(shop.folder), "t-1", doing],
         env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, [str(Path.cwd()), *sys.path]))},
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
@@ -236,8 +236,8 @@ def test_a_run_that_lost_its_thread_stops_before_its_next_node(
 
 
 def steal(shop: Shop, clock: FakeClock) -> None:
-    clock.advance("10s")
-    hold(shop, holder="rescuer@elsewhere", clock=clock)
+    """Claim the thread when its lease is over; the owner's next heartbeat comes too late."""
+    hold(shop, holder="rescuer@elsewhere", clock=FakeClock(clock.now_ms() + 10_000))
 
 
 def hold(shop: Shop, *, holder: str = "someone@elsewhere", clock: FakeClock | None = None) -> None:

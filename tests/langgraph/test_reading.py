@@ -10,7 +10,7 @@ from langgraph.checkpoint.base import CheckpointTuple
 
 from counterfoil import Counterfoil
 from counterfoil.drivers.probes import Point
-from counterfoil.errors import InvalidArguments, StoredValueDamaged
+from counterfoil.errors import InvalidArguments
 from counterfoil.langgraph.pages import Pages
 from counterfoil.langgraph.saver import CounterfoilSaver
 from counterfoil.storage import catalog, migrator
@@ -228,12 +228,3 @@ def test_a_child_that_keeps_its_state_goes_back_with_its_parent(shop: Shop) -> N
     second = [one.config for one in graph.get_state_history(config) if one.next == ("around",)][1]
     graph.invoke(None, second)
     assert seen[3:] == [[0, 1]]
-
-
-def test_a_value_that_somebody_deleted_is_an_error_and_not_an_empty_field(shop: Shop) -> None:
-    saver = shop.cf.saver()
-    put(saver, root(), "1", text="x" * 1000)
-    with closing(sqlite3.connect(shop.file)) as connection, connection:
-        connection.execute("delete from counterfoil_channel")
-    with pytest.raises(StoredValueDamaged, match="'text'"):
-        saver.get_tuple(root())

@@ -1,0 +1,83 @@
+"""The databases on which behaviour must hold: one URL for a test to open, and ways to look into it from outside.
+
+`store` and `url` are known to all tests. A folder whose behaviour wants other stores has a `store` fixture of its own.
+"""
+
+import sqlite3
+from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+from psycopg import sql
+
+FILE, MEMORY, POSTGRES = "sqlite-file", "sqlite-memory", "postgres"
+STORES = (FILE, MEMORY, POSTGRES)
+SHARED = tuple(name for name in STORES if name != MEMORY)
+"""Stores that a second Counterfoil or process can open, too."""
+
+
+@pytest.fixture(params=SHARED)
+def store(request: pytest.FixtureRequest) -> str:
+    """The name of a store that others can open, too."""
+    return str(request.param)
+
+
+@pytest.fixture
+def url(store: str, tmp_path: Path, request: pytest.FixtureRequest) -> str:
+    """The URL of an empty database."""
+    match store:
+        case "sqlite-memory":
+            return "sqlite:///:memory:"
+        case "postgres":
+            return str(request.getfixturevalue("postgres_database").url)
+        case _:
+            return f"sqlite:///{tmp_path}/ledger.db"
+
+
+# --- from outside ----------------------------------------------------------------------------------------------------
+
+
+def is_postgres(url: str) -> bool:
+    return url.startswith("postgres")
+
+
+def file_of(url: str) -> Path:
+    assert not is_postgres(url)
+    return Path(url.removeprefix("sqlite:///"))
+
+
+def execute(url: str, statement: str, *values: object) -> list[tuple[Any, ...]]:
+    """Run one statement, with `?` for its values, on a connection of its own."""
+    if is_postgres(url):
+        with psycopg.connect(url, autocommit=True) as connection:
+            cursor = connection.execute(statement.replace("%", "%%").replace("?", "%s").encode(), values)
+            return cursor.fetchall() if cursor.description else []
+    with closing(sqlite3.connect(file_of(url), isolation_level=None)) as lite:
+        return lite.execute(statement, values).fetchall()
+
+
+def stored(url: str) -> bytes:
+    """Return all that is stored as bytes: files with what is still in the write-ahead log, or tables as they are kept.
+
+    What PostgreSQL keeps out of line is compressed on disk, so its tables are copied out in their binary form.
+    """
+    if not is_postgres(url):
+        file = file_of(url)
+        return b"".join(path.read_bytes() for path in sorted(file.parent.glob(f"{file.name}*")))
+    with psycopg.connect(url, autocommit=True) as connection:
+        names = connection.execute("select tablename from pg_tables where schemaname = 'public' order by 1").fetchall()
+        return b"".join(_copied(connection, name) for (name,) in names)
+
+
+def _copied(connection: "psycopg.Connection[Any]", table: str) -> bytes:
+    statement = sql.SQL("copy {} to stdout (format binary)").format(sql.Identifier(table))
+    with connection.cursor() as cursor, cursor.copy(statement) as copy:
+        return b"".join(bytes(chunk) for chunk in copy)
+
+
+def on_each(*stores: str) -> Callable[[Any], Any]:
+    """Run a test on these stores instead of those of its folder."""
+    return pytest.mark.parametrize("store", stores)
