@@ -6,9 +6,9 @@ storing of the input.
 """
 
 import asyncio
-import sqlite3
-from collections.abc import Callable, Iterator
-from contextlib import closing
+import json
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import pairwise
@@ -23,6 +23,7 @@ from typing_extensions import TypedDict  # the one that pydantic takes on Python
 
 from counterfoil import AsyncCounterfoil, Case, Counterfoil, Effect, EffectCall, Provider, effect
 from counterfoil.langgraph import amint, aperform, mint, perform
+from counterfoil.storage.script import Row
 from counterfoil.testing.invariants import ledger_invariants
 from counterfoil.testing.scenario import Aftermath, Scenario
 from counterfoil.testing.world import CountingProvider, ProviderTraits, World
@@ -389,39 +390,44 @@ def check_end(found: StateSnapshot, piece: Piece) -> None:
 
 # --- judging ---------------------------------------------------------------------------------------------------------
 
-WRONG = {
-    "a thread is neither idle nor to be claimed by anyone": """
-        select state, holder, parked_on from counterfoil_thread
-        where not (state = 'idle' and parked_on is null or state = 'running' and lease_until <= :now)""",
-    "a checkpoint has two children of a loop": """
-        select parent_id, count(*) from counterfoil_checkpoint where source = 'loop' and parent_id is not null
-        group by checkpoint_ns, parent_id having count(*) > 1""",
-    "a checkpoint's parent is missing": """
-        select child.checkpoint_id from counterfoil_checkpoint child
-        left join counterfoil_checkpoint parent
-          on (parent.checkpoint_ns, parent.checkpoint_id) = (child.checkpoint_ns, child.parent_id)
-        where child.parent_id is not null and parent.checkpoint_id is null""",
-    "a channel's value is missing": """
-        select c.checkpoint_id, wish.value from counterfoil_checkpoint c, json_each(c.stored_channels) wish
-        left join counterfoil_channel v
-          on (v.checkpoint_ns, v.channel, v.version)
-            = (c.checkpoint_ns, wish.key, wish.value)
-        where v.channel is null""",
-}
-
 
 def rows_fit(after: Aftermath) -> Iterator[str]:
-    with closing(sqlite3.connect(after.world.database)) as connection:
-        for what, sql in WRONG.items():
-            if found := connection.execute(sql, {"now": after.world.clock.now_ms()}).fetchall():
-                yield f"{what}: {found}"
+    now, read = after.world.clock.now_ms(), after.world.rows
+    checkpoints = read("select * from counterfoil_checkpoint")
+    values = read("select checkpoint_ns, channel, version from counterfoil_channel")
+    yield from threads_are_free(read("select * from counterfoil_thread"), now)
+    yield from checkpoints_are_linked(checkpoints)
+    yield from values_are_stored(checkpoints, {tuple(row.values()) for row in values})
+
+
+def threads_are_free(threads: Sequence[Row], now: int) -> Iterator[str]:
+    for row in threads:
+        idle = row["state"] == "idle" and row["parked_on"] is None
+        if not idle and not (row["state"] == "running" and row["lease_until"] <= now):
+            yield f"a thread is neither idle nor to be claimed by anyone: {row}"
+
+
+def checkpoints_are_linked(checkpoints: Sequence[Row]) -> Iterator[str]:
+    known = {(row["checkpoint_ns"], row["checkpoint_id"]) for row in checkpoints}
+    children = [row for row in checkpoints if row["parent_id"] is not None]
+    yield from (f"its parent is missing: {row}" for row in children if parent_of(row) not in known)
+    loops = Counter(parent_of(row) for row in children if row["source"] == "loop")
+    yield from (f"checkpoint {parent} has {n} children of a loop" for parent, n in loops.items() if n > 1)
+
+
+def parent_of(row: Row) -> tuple[str, str]:
+    return row["checkpoint_ns"], row["parent_id"]
+
+
+def values_are_stored(checkpoints: Sequence[Row], values: set[tuple[str, str, str]]) -> Iterator[str]:
+    for row in checkpoints:
+        named = dict(json.loads(row["stored_channels"] or "{}"))
+        if missing := {(row["checkpoint_ns"], *each) for each in named.items()} - values:
+            yield f"checkpoint {row['checkpoint_id']} lacks the values {missing}"
 
 
 def minted_once(after: Aftermath) -> Iterator[str]:
-    with closing(sqlite3.connect(after.world.database)) as connection:
-        minted = [
-            f"invite/{minted_id}" for (minted_id,) in connection.execute("select minted_id from counterfoil_mint")
-        ]
+    minted = [f"invite/{row['minted_id']}" for row in after.world.rows("select minted_id from counterfoil_mint")]
     performed = [row["operation_id"] for row in after.contents.operations]
     if minted != performed:
         yield f"minted {minted}, performed {performed}"

@@ -12,6 +12,8 @@ from contextlib import closing, suppress
 from functools import partial
 from typing import Any
 
+import psycopg
+
 from counterfoil import (
     Absent,
     CannotTell,
@@ -30,6 +32,7 @@ from counterfoil.drivers.probes import Point
 from counterfoil.effects import REGISTRY
 from counterfoil.ledger import NOWHERE
 from counterfoil.model import LookupAnswer, Trusted
+from counterfoil.storage.script import Ddl, Script
 from counterfoil.storage.scripts import claims
 from counterfoil.testing.invariants import ledger_invariants
 from counterfoil.testing.scenario import Aftermath, Scenario
@@ -297,30 +300,42 @@ def abandoned(world: World, name: str) -> None:
 
 @effect("booking", key="{request_id}/booking", provider=Provider.transactional())
 def booking(tx: Any, *, title: str) -> dict[str, str]:
-    tx.execute("insert into booking values (?)", (title,))
+    tx.execute("insert into booking default values")
     return {"title": title}
 
 
 @effect("booking/async", key="{request_id}/booking", provider=Provider.transactional())
 async def awaiting_booking(tx: Any, *, title: str) -> dict[str, str]:
-    await tx.execute("insert into booking values (?)", (title,))
+    await tx.execute("insert into booking default values")
     return {"title": title}
 
 
 def business_tables(world: World, name: str = "") -> None:
-    world.open()
-    with closing(sqlite3.connect(world.database)) as connection:
-        connection.execute("create table booking (title text)")
-        connection.execute("create table orders (title text)")
+    world.open().desk.store.write(make_business_tables)
+
+
+def make_business_tables() -> Script[None]:
+    yield Ddl("create table booking (title text default 'Room')")
+    yield Ddl("create table orders (title text default 'Room')")
+
+
+def begun(world: World) -> Any:
+    """Open a connection of the caller's own, with a transaction open on it."""
+    if world.url.startswith("postgresql"):
+        connection: Any = psycopg.connect(world.url, autocommit=True)
+        connection.execute("begin")
+    else:
+        connection = sqlite3.connect(world.url.removeprefix("sqlite:///"), isolation_level=None)
+        connection.execute("begin immediate")
+    return connection
 
 
 def joined(world: World) -> None:
     """Write business rows and the effect in one transaction of the caller's own; its COMMIT is a point, too."""
     cf = world.open()
-    with closing(sqlite3.connect(world.database, isolation_level=None)) as connection:
-        connection.execute("begin immediate")
+    with closing(begun(world)) as connection:
         if cf.join(connection).perform(booking, title="Room", **WHO).answered_from == "effect":
-            connection.execute("insert into orders values ('Room')")
+            connection.execute("insert into orders default values")
         world.probe(Point.BEFORE_COMMIT, "caller")
         connection.execute("commit")
         world.probe(Point.AFTER_STATEMENT, "caller")  # its own COMMIT cannot get lost on the way to Counterfoil
@@ -328,17 +343,15 @@ def joined(world: World) -> None:
 
 def rows_follow_receipts(aftermath: Aftermath) -> Iterator[str]:
     settled = [row for row in aftermath.contents.operations if row["receipt"] is not None]
-    with closing(sqlite3.connect(aftermath.world.database)) as connection:
-        (bookings,) = connection.execute("select count(*) from booking").fetchone()
+    bookings = len(aftermath.world.rows("select title from booking"))
     if bookings != len(settled):
         yield f"{bookings} bookings for {len(settled)} receipts"
 
 
 def orders_follow_receipts(aftermath: Aftermath) -> Iterator[str]:
-    with closing(sqlite3.connect(aftermath.world.database)) as connection:
-        pair = connection.execute("select (select count(*) from orders), (select count(*) from booking)").fetchone()
-    if pair != (1, 1):
-        yield f"orders and bookings: {pair}"
+    found = tuple(len(aftermath.world.rows(f"select title from {table}")) for table in ("orders", "booking"))  # noqa: S608 - ours
+    if found != (1, 1):
+        yield f"orders and bookings: {found}"
 
 
 # --- the list --------------------------------------------------------------------------------------------------------
@@ -459,7 +472,7 @@ TRANSACTIONAL: tuple[Scenario, ...] = (
     Scenario(name="joined", run=joined, prepare=business_tables, checks=(*ROWS, orders_follow_receipts)),
 )
 
-OPENING: tuple[Scenario, ...] = (*both("opened", open_only, aopen_only, fresh=True, operations=0),)
+OPENING: tuple[Scenario, ...] = (*both("opened", open_only, aopen_only, fresh=True, operations=0, entries=2),)
 
 ALL = (*PLAIN, *LATER, *LEASES, *VERIFIED, *JUDGED, *TRANSACTIONAL, *OPENING)
 BY_NAME = {scenario.name: scenario for scenario in ALL}

@@ -1,8 +1,7 @@
 """Claims, checkpoints and writes of a thread, each as the saver and the claims make them, without a graph."""
 
-import sqlite3
 from collections.abc import Callable, Iterator
-from contextlib import closing, suppress
+from contextlib import suppress
 from typing import Any
 
 from langgraph.checkpoint.base import CheckpointTuple, empty_checkpoint
@@ -161,8 +160,7 @@ def held_by_the_dead(world: World) -> None:
 
 
 def select(world: World, sql: str) -> list[Any]:
-    with closing(sqlite3.connect(world.database)) as connection:
-        return connection.execute(sql).fetchall()
+    return [tuple(row.values()) for row in world.rows(sql)]
 
 
 WHOLE: dict[str, list[Any]] = {

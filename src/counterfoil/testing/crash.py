@@ -8,7 +8,6 @@ further point raises too: nothing that a dying process still does (closing, sett
 
 from __future__ import annotations
 
-import asyncio
 import inspect
 import shutil
 import tempfile
@@ -23,6 +22,7 @@ from counterfoil.drivers.probes import Point
 from counterfoil.errors import CommitUnknown, CounterfoilError, StoreError
 from counterfoil.testing.clock import FakeClock
 from counterfoil.testing.crash_report import CrashPoint, Manner, Report, Run
+from counterfoil.testing.grounds import FILES, Ground, ground_at
 from counterfoil.testing.scenario import Aftermath, Body, Scenario
 from counterfoil.testing.world import Interference, World, no_interference
 
@@ -95,7 +95,7 @@ def enter(body: Body, world: World) -> Entry:
     """Run a scenario's function or coroutine function, and close what it opened."""
     try:
         if inspect.iscoroutinefunction(body):
-            asyncio.run(_awaited(body, world))
+            world.ground.run(_awaited(body, world))
         else:
             _called(body, world)
     except SimulatedCrash as crash:
@@ -124,29 +124,33 @@ async def _awaited(body: Body, world: World) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Workshop:
-    """A folder with the state in which every run of a scenario begins."""
+    """A folder and a database with the state in which every run of a scenario begins."""
 
     scenario: Scenario
     folder: Path
+    ground: Ground
     start_ms: int
 
     def world(self, name: str, probe: Interference) -> World:
-        """Make a world of its own in the beginning state."""
+        """Make a world in the beginning state; on a ground that has room for one, no older one may be used again."""
         folder = self.folder / name
         shutil.copytree(self.folder / "start", folder)
-        return World(folder, FakeClock(self.start_ms), self.scenario.traits, probe)
+        self.ground.renew()
+        return World(folder, FakeClock(self.start_ms), self.scenario.traits, probe, self.ground)
 
 
-def prepare(scenario: Scenario, folder: Path) -> Workshop:
+def prepare(scenario: Scenario, folder: Path, ground: Ground = FILES) -> Workshop:
     """Make the beginning state once."""
     start = folder / "start"
     start.mkdir()
-    world = World(start, FakeClock(), scenario.traits)
+    ground.clear(fresh=scenario.fresh)
+    world = World(start, FakeClock(), scenario.traits, ground=ground)
     if not scenario.fresh:
         enter_well(lambda w: w.open(), world)
     if scenario.prepare is not None:
         enter_well(scenario.prepare, world)
-    return Workshop(scenario, folder, world.clock.now_ms())
+    ground.keep()
+    return Workshop(scenario, folder, ground, world.clock.now_ms())
 
 
 def enter_well(body: Body, world: World) -> None:
@@ -168,7 +172,7 @@ def judge(
     scenario: Scenario, world: World, entry: Entry, manner: Manner, point: CrashPoint | None, found: Sequence[str] = ()
 ) -> Run:
     """Recover a world that a run has left, and judge it; `found` is what is known to be wrong already."""
-    after = World(world.folder, world.clock, scenario.traits, no_interference)
+    after = world.entered_again(no_interference)
     entries = recover(scenario, after)
     aftermath = Aftermath(after, scenario)
     violations = [*found, *_leaks(manner, entry, entries)]
@@ -202,7 +206,7 @@ def _states(aftermath: Aftermath) -> tuple[str, ...]:
 # --- all runs --------------------------------------------------------------------------------------------------------
 
 
-def crash_at_each_point(scenario: Scenario, *, folder: Path | None = None) -> Report:
+def crash_at_each_point(scenario: Scenario, *, folder: Path | None = None, url: str | None = None) -> Report:
     """Run a scenario undisturbed and then once for each crash point; every run recovers and is judged.
 
     Blocks, and runs coroutine functions on event loops of its own: call it where no loop runs.
@@ -210,9 +214,17 @@ def crash_at_each_point(scenario: Scenario, *, folder: Path | None = None) -> Re
     Args:
         scenario: What happens.
         folder: Where worlds are made; by default in memory, where the system has such a place.
+        url: A PostgreSQL server on which a database may be created, and dropped afterwards, for the worlds to live in;
+            by default they live in SQLite files.
     """
+    with ground_at(url) as ground:
+        return crash_on(ground, scenario, folder=folder)
+
+
+def crash_on(ground: Ground, scenario: Scenario, *, folder: Path | None = None) -> Report:
+    """Do the same where the worlds of one scenario after the other may live."""
     with _folder(folder) as base:
-        shop = prepare(scenario, base)
+        shop = prepare(scenario, base, ground)
         recorder = Recorder()
         undisturbed = shop.world("undisturbed", recorder)
         entry = enter(scenario.run, undisturbed)

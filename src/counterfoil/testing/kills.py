@@ -19,11 +19,13 @@ from counterfoil.drivers.probes import Point
 from counterfoil.testing.clock import FakeClock
 from counterfoil.testing.crash import Entry, Recorder, Workshop, enter, judge, prepare
 from counterfoil.testing.crash_report import CrashPoint, Manner, Report, Run
+from counterfoil.testing.grounds import ground_at
 from counterfoil.testing.world import World
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from counterfoil.testing.grounds import Ground
     from counterfoil.testing.scenario import Scenario
 
 T = TypeVar("T")
@@ -47,7 +49,7 @@ class Killer(Recorder):
             os.kill(os.getpid(), signal.SIGKILL)
 
 
-def kill_at_each_commit(scenario: Scenario, *, folder: Path | None = None) -> Report:
+def kill_at_each_commit(scenario: Scenario, *, folder: Path | None = None, url: str | None = None) -> Report:
     """Run a scenario once for each side of each COMMIT in a process that kills itself there; recover in another one.
 
     The scenario travels to a new process, so its functions must be importable: module-level, no lambdas.
@@ -55,11 +57,13 @@ def kill_at_each_commit(scenario: Scenario, *, folder: Path | None = None) -> Re
     Args:
         scenario: What happens.
         folder: Where worlds are made; by default the system's folder for temporary files, which should be a real disk.
+        url: A PostgreSQL server on which a database may be created, and dropped afterwards, for the worlds to live in;
+            by default they live in SQLite files.
     """
-    with tempfile.TemporaryDirectory(prefix="counterfoil-kill-", dir=folder) as made:
+    with tempfile.TemporaryDirectory(prefix="counterfoil-kill-", dir=folder) as made, ground_at(url) as ground:
         done = subprocess.run(
             [sys.executable, "-m", "counterfoil.testing.kills"],
-            input=pickle.dumps((scenario, Path(made))),
+            input=pickle.dumps((scenario, Path(made), ground)),
             stdout=subprocess.PIPE,
             env={**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)},
             timeout=_TIME_LIMIT_S,
@@ -69,9 +73,9 @@ def kill_at_each_commit(scenario: Scenario, *, folder: Path | None = None) -> Re
     return report
 
 
-def kill_here(scenario: Scenario, folder: Path) -> Report:
+def kill_here(scenario: Scenario, folder: Path, ground: Ground) -> Report:
     """Do it all from this process, which must have no threads."""
-    shop = in_child(lambda: prepare(scenario, folder))
+    shop = in_child(lambda: prepare(scenario, folder, ground))
     points, undisturbed = in_child(lambda: _undisturbed(shop))
     targets = tuple(point for point in points if point.kind in _COMMITS)
     runs = [undisturbed, *(_killed(shop, point) for point in targets)]
@@ -108,7 +112,7 @@ def _recovered(shop: Workshop, point: CrashPoint, folder: Path, *, killed: bool)
     if not killed:
         raise RuntimeError(f"the process did not reach {point}: the scenario takes another way each time")
     died_at = int((folder / "died-at").read_text("utf-8"))
-    world = World(folder, FakeClock(died_at), shop.scenario.traits)
+    world = World(folder, FakeClock(died_at), shop.scenario.traits, ground=shop.ground)
     return judge(shop.scenario, world, Entry("killed"), Manner.KILL, point)
 
 
@@ -144,8 +148,8 @@ def _answer(writing: int, function: Callable[[], T]) -> None:
 
 def main() -> None:
     """Serve one scenario: it comes in on standard input, the report goes out on standard output."""
-    scenario, folder = pickle.load(sys.stdin.buffer)  # noqa: S301 - from our own parent
-    sys.stdout.buffer.write(pickle.dumps(kill_here(scenario, folder)))
+    scenario, folder, ground = pickle.load(sys.stdin.buffer)  # noqa: S301 - from our own parent
+    sys.stdout.buffer.write(pickle.dumps(kill_here(scenario, folder, ground)))
 
 
 if __name__ == "__main__":

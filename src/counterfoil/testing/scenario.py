@@ -8,8 +8,6 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from counterfoil.core.states import OperationState
-from counterfoil.drivers.stores import open_store
-from counterfoil.drivers.urls import parse_url
 from counterfoil.storage.scripts import inspection
 from counterfoil.testing.invariants import ledger_invariants
 from counterfoil.testing.world import ProviderTraits, World
@@ -31,20 +29,11 @@ class Aftermath:
     @cached_property
     def contents(self) -> Contents:
         """Read the whole ledger."""
-        return read_ledger(self.world)
+        return self.world.read(inspection.everything)
 
 
 Check: TypeAlias = Callable[[Aftermath], Iterable[str]]
 """Says in one line each what should not be so."""
-
-
-def read_ledger(world: World) -> Contents:
-    """Read every row of a world's ledger."""
-    store = open_store(parse_url(world.url), clock=world.clock)
-    try:
-        return store.read(inspection.everything)
-    finally:
-        store.close()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,7 +51,7 @@ class Scenario:
         may_end: The states in which an operation may honestly be after recovery.
         patience: How far the clock moves before each entry of the recovery: beyond lease, deadline and lag.
         entries: How often recovery is entered; those after the first that settles must change nothing.
-        fresh: Start without a database file; otherwise with an empty one of the present schema.
+        fresh: Start without a schema; otherwise with the present one and no rows.
         ordered: Every run passes its points in the same order; False where threads of the scenario's own write.
     """
 

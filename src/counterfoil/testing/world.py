@@ -1,23 +1,32 @@
-"""What a crash scenario is given: a database file, a provider that counts, a clock, and probes around everything."""
+"""What a crash scenario is given: a database, a provider that counts, a clock, and probes around everything."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
-from urllib.parse import quote
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypeVar
 
 from counterfoil.aio.ledger import AsyncCounterfoil
 from counterfoil.core.durations import milliseconds
 from counterfoil.ledger import Counterfoil
+from counterfoil.storage.script import Ddl
+from counterfoil.testing.grounds import FILES, Ground
 from counterfoil.testing.tally import Tallied, TallyFile
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from datetime import timedelta
     from pathlib import Path
 
+    from counterfoil.desk import Desk
+    from counterfoil.effects import Duration
+    from counterfoil.storage.script import Maker, Row, Script
     from counterfoil.testing.clock import FakeClock
+
+T = TypeVar("T")
+
+NOT_AT_ALL = "0s"
 
 
 class ProviderPoint(StrEnum):
@@ -115,6 +124,11 @@ class CountingProvider:
         return self.tally.accept("effect", _key(operation.tenant, operation.operation_id), {**body, **whose})
 
 
+def _queried(query: str) -> Script[Sequence[Row]]:
+    rows: Sequence[Row] = yield Ddl(query)
+    return rows
+
+
 def _key(tenant: str, operation_id: str) -> str:
     return f"{len(tenant)}:{tenant}/{operation_id}"
 
@@ -131,6 +145,7 @@ class World:
     clock: FakeClock
     traits: ProviderTraits
     probe: Interference = no_interference
+    ground: Ground = FILES
     provider: CountingProvider = field(init=False)
     opened: list[Counterfoil | AsyncCounterfoil] = field(default_factory=list)
 
@@ -139,30 +154,40 @@ class World:
         self.provider = CountingProvider(TallyFile(self.folder / "tally"), self.clock, self.traits, self.probe)
 
     @property
-    def database(self) -> Path:
-        """Return the database file."""
-        return self.folder / "world.db"
-
-    @property
     def url(self) -> str:
         """Return the database URL."""
-        return f"sqlite:///{quote(str(self.database))}"
+        return self.ground.url(self.folder)
 
-    def open(self, **options: Any) -> Counterfoil:
-        """Open a Counterfoil, as a process of its own would."""
-        opened = Counterfoil.open(self.url, **self._options(options))
+    def open(self, *, wait: Duration = NOT_AT_ALL) -> Counterfoil:
+        """Open a Counterfoil, as a process of its own would.
+
+        Args:
+            wait: How long its callers wait for others; where nobody else runs, a claim in the way is told at once.
+        """
+        opened = Counterfoil(self._desk(wait))
         self._provide(opened)
         return opened
 
-    def open_async(self, **options: Any) -> AsyncCounterfoil:
+    def open_async(self, *, wait: Duration = NOT_AT_ALL) -> AsyncCounterfoil:
         """Open a Counterfoil for the running event loop."""
-        opened = AsyncCounterfoil.open(self.url, **self._options(options))
+        opened = AsyncCounterfoil(self._desk(wait))
         self._provide(opened)
         return opened
 
-    def _options(self, given: dict[str, Any]) -> dict[str, Any]:
-        # Nobody else runs: a claim that stands in the way is told at once and not waited for.
-        return {"wait": "0s", "clock": self.clock, "probe": self.probe, **given}
+    def read(self, maker: Maker[T]) -> T:
+        """Read from the database where no crash point stands."""
+        return self.ground.read(self.folder, self.clock, maker)
+
+    def rows(self, query: str) -> Sequence[Row]:
+        """Return the rows of a query, which no crash point disturbs."""
+        return self.read(lambda: _queried(query))
+
+    def entered_again(self, probe: Interference) -> World:
+        """Return the same outside as another process sees it."""
+        return World(self.folder, self.clock, self.traits, probe, self.ground)
+
+    def _desk(self, wait: Duration) -> Desk:
+        return self.ground.desk(self.folder, wait=wait, clock=self.clock, probe=self.probe)
 
     def _provide(self, opened: Counterfoil | AsyncCounterfoil) -> None:
         opened.resources.provide(CountingProvider, lambda: self.provider)
