@@ -70,7 +70,7 @@ IMPORTERS: dict[str, tuple[str, ...]] = {
     "langgraph": ("langgraph", "demo"),
     "orjson": ("codec", "langgraph"),
     "ormsgpack": ("langgraph",),
-    "psycopg": ("drivers",),
+    "psycopg": ("drivers", "testing.postgres_ground"),
     "rfc8785": ("codec",),
     "sqlite3": ("drivers",),
 }
