@@ -1,6 +1,7 @@
 """A Counterfoil on a real server, reached over a wire that tests disturb; times are the server's own."""
 
 import re
+import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from itertools import product
@@ -55,13 +56,15 @@ class Cutter:
     manner: str = ""
     target: int = -1
     seen: list[str] = field(default_factory=list)
+    mutex: threading.Lock = field(default_factory=threading.Lock)
 
     def __call__(self, point: Point, name: str) -> None:
         if point not in SENT:
             return
-        if len(self.seen) == self.target:
-            cut(self.wire, self.manner)
-        self.seen.append(f"{point.value} {name}".strip())
+        with self.mutex:  # LangGraph writes from several threads
+            if len(self.seen) == self.target:
+                cut(self.wire, self.manner)
+            self.seen.append(f"{point.value} {name}".strip())
 
     @property
     def has_cut(self) -> bool:
@@ -75,6 +78,7 @@ def at_each_point(
     check: Callable[[str], None],
     *,
     arrange: Callable[[str], None] = lambda request_id: None,
+    manners: tuple[str, ...] = MANNERS,
 ) -> list[str]:
     """Run a scenario once for each of its points and each manner of losing what is sent there, and check what is left.
 
@@ -83,7 +87,7 @@ def at_each_point(
     whole = run(subject, wire, "undisturbed", arrange, act, Cutter(wire))
     check("undisturbed")
     cuts = []
-    for target, manner in product(range(len(whole.seen)), MANNERS):
+    for target, manner in product(range(len(whole.seen)), manners):
         request_id = f"{manner}-{target}"
         cutter = run(subject, wire, request_id, arrange, act, Cutter(wire, manner, target))
         assert cutter.has_cut, f"{request_id}: it took another way, {cutter.seen} and not {whole.seen}"
