@@ -10,11 +10,15 @@ from pg_catalog.pg_class
 -- name: lock_migrations
 -- Let one replica at a time change the schema, until its transaction ends.
 -- differs: writers run beside each other, so the lock is one of its own; its number is "counterf" in ASCII. Only for
--- this lock is it worth waiting long: whoever has it is making what the others need.
+-- this lock is it worth waiting long: whoever has it is making what the others need. Who waits for a table makes all
+-- others queue behind itself.
 with usual as materialized (select current_setting('lock_timeout') as value),
 patient as materialized (select set_config('lock_timeout', '60s', true), value from usual),
 taken as materialized (select pg_advisory_xact_lock(7165074649429406310), value from patient),
-impatient as materialized (select set_config('lock_timeout', value, true) from taken)
+impatient as materialized (
+  select set_config('lock_timeout', case when value = '0' then '10s' else value end, true)
+  from taken
+)
 select count(*) as locked
 from impatient;
 
