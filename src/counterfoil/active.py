@@ -3,26 +3,26 @@
 from __future__ import annotations
 
 import asyncio
-from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import TYPE_CHECKING
 
 from counterfoil.errors import NestedEffect, SyncOnEventLoop
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 _INSIDE: ContextVar[str | None] = ContextVar("counterfoil_inside", default=None)
 
 
-@contextmanager
-def inside(what: str) -> Iterator[None]:
+class inside:  # noqa: N801 - reads as a word where it is used
     """Mark that user code of an effect, or a caller's joined transaction, is running here."""
-    token = _INSIDE.set(what)
-    try:
-        yield
-    finally:
-        _INSIDE.reset(token)
+
+    __slots__ = ("_token", "_what")
+
+    def __init__(self, what: str) -> None:
+        self._what = what
+
+    def __enter__(self) -> None:
+        self._token = _INSIDE.set(self._what)
+
+    def __exit__(self, *_exc: object) -> None:
+        _INSIDE.reset(self._token)
 
 
 def refuse_nested(wanted: str) -> None:

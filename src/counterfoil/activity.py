@@ -3,13 +3,8 @@
 from __future__ import annotations
 
 import threading
-from contextlib import contextmanager
-from typing import TYPE_CHECKING
 
 from counterfoil.liveness import is_dead
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 
 class Activity:
@@ -20,16 +15,21 @@ class Activity:
         self._entries: set[str] = set()
         self._runs: set[str] = set()
         self._change = threading.Condition()
+        self._waiting = 0
 
-    @contextmanager
-    def entry(self, holder: str) -> Iterator[None]:
+    def entry(self, holder: str) -> Entry:
         """Count an entry into `perform` as under way."""
+        return Entry(self, holder)
+
+    def begin_entry(self, holder: str) -> None:
+        """Count an entry as under way from now on."""
         self._entries.add(holder)
-        try:
-            yield
-        finally:
+
+    def end_entry(self, holder: str) -> None:
+        """Count an entry as ended; whoever waits began to before it looked, so that nobody is missed."""
+        self._entries.discard(holder)
+        if self._waiting:
             with self._change:
-                self._entries.discard(holder)
                 self._change.notify_all()
 
     def begin_run(self, holder: str) -> None:
@@ -52,4 +52,24 @@ class Activity:
     def wait_until_idle(self, seconds: float) -> bool:
         """Wait until no entry is under way, no longer than this; say whether that is so."""
         with self._change:
-            return self._change.wait_for(lambda: not self._entries, seconds)
+            self._waiting += 1
+            try:
+                return self._change.wait_for(lambda: not self._entries, seconds)
+            finally:
+                self._waiting -= 1
+
+
+class Entry:
+    """An entry into `perform`, under way inside the block."""
+
+    __slots__ = ("_activity", "_holder")
+
+    def __init__(self, activity: Activity, holder: str) -> None:
+        self._activity = activity
+        self._holder = holder
+
+    def __enter__(self) -> None:
+        self._activity.begin_entry(self._holder)
+
+    def __exit__(self, *_exc: object) -> None:
+        self._activity.end_entry(self._holder)

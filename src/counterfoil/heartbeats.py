@@ -31,6 +31,12 @@ class Beat:
         """Stop renewing."""
         self.stopped = True
 
+    def __enter__(self) -> None:
+        """Renew until the block ends."""
+
+    def __exit__(self, *_exc: object) -> None:
+        self.stop()
+
 
 class Heartbeats:
     """One daemon thread for all beats of a Counterfoil; it starts with the first."""

@@ -70,9 +70,10 @@ class Read:
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """Run a script that reads, or that claims in the same statement where the database can do both in one."""
+    """Run a script that reads, or another one that also claims where the database can do both in one statement."""
 
     maker: Maker[Any]
+    claiming: Maker[Any]
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,7 +198,7 @@ def _wait(job: Job, held: Held, row: Row) -> Protocol[None]:
 
 def _open(job: Job) -> Protocol[Any]:
     try:
-        return (yield Look(lambda: claims.look_or_claim(job.request)))
+        return (yield Look(lambda: claims.look(job.request), lambda: claims.look_or_claim(job.request)))
     except CommitUnknown as error:
         return (yield from _find_claim(job, error))
 

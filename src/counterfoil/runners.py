@@ -10,10 +10,10 @@ import inspect
 import random
 import threading
 import time
-from contextlib import contextmanager
+from contextlib import nullcontext
 from contextvars import copy_context
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Generic, TypeVar, assert_never
+from typing import TYPE_CHECKING, Any, TypeVar, assert_never
 
 from counterfoil.active import inside
 from counterfoil.errors import AsyncEffectInSync, UsageError
@@ -36,7 +36,8 @@ from counterfoil.performing import (
 from counterfoil.storage.scripts import leases
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine, Iterator
+    from collections.abc import Callable, Coroutine
+    from contextlib import AbstractContextManager
 
     from counterfoil.activity import Activity
     from counterfoil.heartbeats import Heartbeats
@@ -45,6 +46,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.002, 0.05
+_NO_BEAT = nullcontext()
 
 
 class Waiting:
@@ -69,9 +71,15 @@ class Waiting:
 class Entry:
     """One caller under way: how long it waits, since when it can hold a claim, and whether it was cancelled."""
 
-    waiting: Waiting
+    wait_ms: int
     wrote_at: float = 0.0
     cancelled: asyncio.CancelledError | None = None
+    waiting: Waiting | None = None
+
+    def pause(self) -> float | None:
+        """Return how long to wait now for another caller, or None if the bound is reached."""
+        self.waiting = self.waiting or Waiting(self.wait_ms)
+        return self.waiting.next()
 
     def writes(self) -> None:
         """Note that a transaction begins now: a claim that it takes is no older."""
@@ -109,35 +117,6 @@ def too_late() -> NeverStarted:
     return NeverStarted(NotSent("the claim's lease ran out before the effect began"))
 
 
-class Feed(Generic[T]):
-    """A protocol under way: what the last step answered or raised goes in, the next step comes out."""
-
-    result: T
-
-    def __init__(self, protocol: Protocol[T]) -> None:
-        self._protocol = protocol
-        self._answer: Any = None
-        self._error: Exception | None = None
-
-    def next(self) -> Step | None:
-        """Return the next step, or None at the end, when `result` is set."""
-        answer, error = self._answer, self._error
-        self._answer = self._error = None
-        try:
-            return self._protocol.send(answer) if error is None else self._protocol.throw(error)
-        except StopIteration as stop:
-            self.result = stop.value
-            return None
-
-    def answer(self, answer: Any) -> None:
-        """Keep what the step answered."""
-        self._answer = answer
-
-    def fail(self, error: Exception) -> None:
-        """Keep what the step raised: the protocol knows what that means."""
-        self._error = error
-
-
 class Runner:
     """Runs the protocol for a blocking caller."""
 
@@ -147,14 +126,20 @@ class Runner:
         self._activity = activity
 
     def run(self, protocol: Protocol[T], *, wait_ms: int) -> T:
-        """Consume the steps to the end."""
-        entry, feed = Entry(Waiting(wait_ms)), Feed(protocol)
-        while (step := feed.next()) is not None:
-            try:
-                feed.answer(self._do(step, entry))
-            except Exception as raised:  # noqa: BLE001 - thrown into the protocol
-                feed.fail(raised)
-        return feed.result
+        """Consume the steps to the end; what a step raised is thrown into the protocol, which knows what that means."""
+        entry = Entry(wait_ms)
+        try:
+            step = next(protocol)
+            while True:
+                try:
+                    answer = self._do(step, entry)
+                except Exception as raised:  # noqa: BLE001 - thrown into the protocol
+                    step = protocol.throw(raised)
+                else:
+                    step = protocol.send(answer)
+        except StopIteration as stop:
+            result: T = stop.value
+            return result
 
     def _do(self, step: Step, entry: Entry) -> Any:
         match step:
@@ -162,7 +147,7 @@ class Runner:
                 return self._store.read(maker)
             case Look(maker) if not self._store.claims_at_once:
                 return self._store.read(maker)
-            case Look(maker) | Write(maker):
+            case Look(_, maker) | Write(maker):
                 entry.writes()
                 return self._store.write(maker)
             case RunEffect() if entry.is_late(step):
@@ -175,7 +160,7 @@ class Runner:
             case AskLiveness(holder):
                 return self._activity.is_gone(holder)
             case Pause():
-                return self._pause(entry.waiting)
+                return self._pause(entry)
             case _:
                 assert_never(step)
 
@@ -185,8 +170,8 @@ class Runner:
             return answered(lambda: step.function(step.call, **step.arguments))
 
     @staticmethod
-    def _pause(waiting: Waiting) -> bool:
-        pause = waiting.next()
+    def _pause(entry: Entry) -> bool:
+        pause = entry.pause()
         if pause is not None:
             time.sleep(pause)
         return pause is None
@@ -226,23 +211,17 @@ def answered(ask: Callable[[], Any]) -> Any:
         return CannotTell(type(error).__qualname__)
 
 
-@contextmanager
-def beating(heartbeats: Heartbeats, store: Store, step: RunEffect) -> Iterator[None]:
+def beating(heartbeats: Heartbeats, store: Store, step: RunEffect) -> AbstractContextManager[object]:
     """Renew the claim while an effect runs whose time limit is longer than its lease."""
     facts = step.effect.facts
     if facts.lease >= facts.time_limit:
-        yield
-        return
-    beat = heartbeats.start(
+        return _NO_BEAT
+    return heartbeats.start(
         lambda within: store.renew(
             lambda: leases.renew(step.key, fence=step.granted.fence, lease=facts.lease), within=within
         ),
         lease_ms=facts.lease,
     )
-    try:
-        yield
-    finally:
-        beat.stop()
 
 
 class AsyncRunner:
@@ -256,26 +235,32 @@ class AsyncRunner:
 
     async def run(self, protocol: Protocol[T], *, wait_ms: int) -> T:
         """Consume the steps to the end; transactions are finished even when the caller is cancelled meanwhile."""
-        entry = Entry(Waiting(wait_ms))
+        entry = Entry(wait_ms)
         try:
-            return await self._steps(Feed(protocol), entry)
+            return await self._steps(protocol, entry)
         finally:
             entry.raise_if_cancelled()
 
-    async def _steps(self, feed: Feed[T], entry: Entry) -> T:
-        while (step := feed.next()) is not None:
-            try:
-                feed.answer(await self._do(step, entry))
-            except Exception as raised:  # noqa: BLE001 - thrown into the protocol
-                feed.fail(raised)
-        return feed.result
+    async def _steps(self, protocol: Protocol[T], entry: Entry) -> T:
+        try:
+            step = next(protocol)
+            while True:
+                try:
+                    answer = await self._do(step, entry)
+                except Exception as raised:  # noqa: BLE001 - thrown into the protocol
+                    step = protocol.throw(raised)
+                else:
+                    step = protocol.send(answer)
+        except StopIteration as stop:
+            result: T = stop.value
+            return result
 
     async def _do(self, step: Step, entry: Entry) -> Any:
         match step:
             case Look(maker) if not self._store.claims_at_once:
                 entry.raise_if_cancelled()
                 return await self._store.read(maker)
-            case Look(maker) | Write(maker):
+            case Look(_, maker) | Write(maker):
                 entry.writes()
                 return await entry.to_the_end(self._store.write(maker))
             case RunEffect() if entry.cancelled is not None:
@@ -287,9 +272,9 @@ class AsyncRunner:
                     return await self._effect(step, entry)
             case _:
                 entry.raise_if_cancelled()
-                return await self._ask(step, entry.waiting)
+                return await self._ask(step, entry)
 
-    async def _ask(self, step: Read | RunLookup | AskLiveness | Pause, waiting: Waiting) -> Any:
+    async def _ask(self, step: Read | RunLookup | AskLiveness | Pause, entry: Entry) -> Any:
         match step:
             case Read(maker):
                 return await self._store.read(maker)
@@ -298,7 +283,7 @@ class AsyncRunner:
             case AskLiveness(holder):
                 return self._activity.is_gone(holder)
             case Pause():
-                if (pause := waiting.next()) is not None:
+                if (pause := entry.pause()) is not None:
                     await asyncio.sleep(pause)
                 return pause is None
             case _:

@@ -220,7 +220,7 @@ class Ledger(RuleBasedStateMachine):
 
     def send(self, worker: Worker) -> bool:
         assert worker.running is not None
-        timely = self.clock.now_ms() <= worker.running.granted.deadline
+        timely = self.clock.now_ms() < worker.running.granted.deadline  # at the deadline, its lease is over
         return self.world.accept(worker.operation_id, timely=timely)
 
     def is_late(self, worker: Worker) -> bool:

@@ -98,9 +98,11 @@ class Template:
             InvalidId: a value cannot be part of an id, or the id is too long.
         """
         check_trusted(arguments, trusted)
-        values = (self._escape(name, self._lookup(name, arguments, trusted)) for name in self.fields)
-        pairs = zip(self.literals, (*values, ""), strict=True)
-        return validate_id("operation id", "".join(literal + value for literal, value in pairs))
+        first, *others = self.literals
+        text = first
+        for name, literal in zip(self.fields, others, strict=True):
+            text += self._escape(name, self._lookup(name, arguments, trusted)) + literal
+        return validate_id("operation id", text)
 
     def _lookup(self, name: str, arguments: Mapping[str, object], trusted: Mapping[str, object]) -> object:
         if name in TRUSTED_FIELDS:

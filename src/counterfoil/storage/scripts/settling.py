@@ -49,6 +49,7 @@ _EVENT = {
     AttemptOutcome.REFUSED: OperationEvent.REFUSED,
     AttemptOutcome.UNKNOWN: OperationEvent.OUTCOME_LOST,
 }
+_RETURNED = advance(OPERATION, OperationState.IN_FLIGHT, OperationEvent.RETURNED)
 _LATE_EVENT = _EVENT | {
     AttemptOutcome.SUCCEEDED: OperationEvent.PROVED_HAPPENED,
     AttemptOutcome.NOT_SENT: OperationEvent.PROVED_ABSENT,
@@ -92,13 +93,11 @@ def settle(key: OperationKey, granted: Granted, outcome: Outcome) -> Script[Sett
 
 def _settle_success(key: OperationKey, granted: Granted, outcome: Outcome) -> Script[Settled | Late]:
     """Record that the effect happened: one statement, unless the claim was lost meanwhile."""
-    event = _EVENT[outcome.outcome]
-    state = advance(OPERATION, OperationState.IN_FLIGHT, event)
     fenced = {"fence": granted.fence, "expected_state": OperationState.IN_FLIGHT.value, "keeps_attempt": True}
-    stored = columns(state, outcome, EvidenceKind.REPLY)
+    stored = columns(_RETURNED, outcome, EvidenceKind.REPLY)
     row = yield from lone_row("settle_if_fenced", **key_params(key), **fenced, **stored)
     if row is None:
-        return (yield from _settled_elsewhere(key, granted, outcome, outcome, event))
+        return (yield from _settled_elsewhere(key, granted, outcome, outcome, OperationEvent.RETURNED))
     return Settled(row)
 
 
