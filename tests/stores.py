@@ -13,6 +13,8 @@ import psycopg
 import pytest
 from psycopg import sql
 
+from tests.postgres.databases import EMPTY
+
 FILE, MEMORY, POSTGRES = "sqlite-file", "sqlite-memory", "postgres"
 STORES = (FILE, MEMORY, POSTGRES)
 SHARED = tuple(name for name in STORES if name != MEMORY)
@@ -37,6 +39,9 @@ def url(store: str, tmp_path: Path, request: pytest.FixtureRequest) -> str:
             return f"sqlite:///{tmp_path}/ledger.db"
 
 
+OTHERS = "select 1 from pg_stat_activity where datname = current_database() and pid <> pg_backend_pid()"
+
+
 # --- from outside ----------------------------------------------------------------------------------------------------
 
 
@@ -57,6 +62,25 @@ def execute(url: str, statement: str, *values: object) -> list[tuple[Any, ...]]:
             return cursor.fetchall() if cursor.description else []
     with closing(sqlite3.connect(file_of(url), isolation_level=None)) as lite:
         return lite.execute(statement, values).fetchall()
+
+
+def tables(url: str) -> set[str]:
+    catalogue = "select tablename from pg_tables" if is_postgres(url) else "select name from sqlite_master"
+    return {str(name) for (name,) in execute(url, catalogue)}
+
+
+def empty(url: str) -> None:
+    """Take all rows out of a PostgreSQL database; a file is thrown away instead."""
+    if is_postgres(url):
+        execute(url, EMPTY)
+
+
+def await_quiet(url: str) -> None:
+    """Wait until the server has noticed that everybody else is gone: a killed client's statement may still run."""
+    if is_postgres(url):
+        with psycopg.connect(url, autocommit=True) as connection:
+            while connection.execute(OTHERS).fetchall():
+                connection.execute("select pg_sleep(0.005)")
 
 
 def stored(url: str) -> bytes:

@@ -24,10 +24,10 @@ ANSWERS: dict[str, tuple[type[CounterfoilError], bool, int]] = {
 
 
 @pytest.mark.parametrize("answer", ANSWERS)
-def test_each_answer_has_its_class_and_keeps_it(counted: Counted, answer: Any) -> None:
+def test_each_answer_has_its_class_and_keeps_it(url: str, counted: Counted, answer: Any) -> None:
     error, again, effects = ANSWERS[answer]
     counted.provider.order(answer)
-    with Counterfoil.open("sqlite:///:memory:") as cf:
+    with Counterfoil.open(url) as cf:
         with pytest.raises(error):
             counted.perform(cf, "opaque")
         if again:
@@ -39,9 +39,9 @@ def test_each_answer_has_its_class_and_keeps_it(counted: Counted, answer: Any) -
     assert counted.provider.count() == effects
 
 
-def test_503_429_then_an_answer_is_one_effect(counted: Counted) -> None:
+def test_503_429_then_an_answer_is_one_effect(url: str, counted: Counted) -> None:
     counted.provider.order("unavailable-503", "busy-429")
-    with Counterfoil.open("sqlite:///:memory:") as cf:
+    with Counterfoil.open(url) as cf:
         for _ in range(2):
             with pytest.raises(EffectNotSent):
                 counted.perform(cf, "opaque")
@@ -50,8 +50,8 @@ def test_503_429_then_an_answer_is_one_effect(counted: Counted) -> None:
     assert counted.provider.count() == 1
 
 
-def test_a_500_is_unknown_until_the_provider_is_asked(counted: Counted) -> None:
+def test_a_500_is_unknown_until_the_provider_is_asked(url: str, counted: Counted) -> None:
     counted.provider.order("error-500-after-accept")
-    with Counterfoil.open("sqlite:///:memory:") as cf:
+    with Counterfoil.open(url) as cf:
         assert counted.perform(cf, "queryable").answered_from == "lookup"
     assert counted.provider.count() == 1

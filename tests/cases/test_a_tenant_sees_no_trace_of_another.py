@@ -16,7 +16,7 @@ ONE, TWO = "acme-secret-name", "globex"
 
 
 @pytest.mark.parametrize("theirs", [10, 99])
-def test_the_same_id_is_two_independent_operations(theirs: int) -> None:
+def test_the_same_id_is_two_independent_operations(url: str, theirs: int) -> None:
     keys: list[str] = []
 
     @effect("cases.tenant-pay", key="{payment}")
@@ -24,7 +24,7 @@ def test_the_same_id_is_two_independent_operations(theirs: int) -> None:
         keys.append(call.provider_key)
         return {"paid": amount, "by": call.tenant}
 
-    with Counterfoil.open("sqlite:///:memory:") as cf:
+    with Counterfoil.open(url) as cf:
         first = cf.perform(pay, tenant=ONE, payment="pay-1", amount=10)
         second = cf.perform(pay, tenant=TWO, payment="pay-1", amount=theirs)
         assert (first.value["by"], second.value["by"]) == (ONE, TWO)
@@ -37,7 +37,7 @@ def test_the_same_id_is_two_independent_operations(theirs: int) -> None:
     assert len(set(keys)) == 2
 
 
-def test_one_tenants_running_operation_does_not_hold_up_the_others() -> None:
+def test_one_tenants_running_operation_does_not_hold_up_the_others(url: str) -> None:
     inside, go_on = threading.Event(), threading.Event()
 
     @effect("cases.tenant-slow", key="{payment}")
@@ -47,7 +47,7 @@ def test_one_tenants_running_operation_does_not_hold_up_the_others() -> None:
             assert go_on.wait(30)
         return str(call.tenant)
 
-    with Counterfoil.open("sqlite:///:memory:", wait="0s") as cf:
+    with Counterfoil.open(url, wait="0s") as cf:
         slow = threading.Thread(target=lambda: cf.perform(pay, tenant=ONE, payment="pay-1"))
         slow.start()
         assert inside.wait(30)
@@ -59,7 +59,7 @@ def test_one_tenants_running_operation_does_not_hold_up_the_others() -> None:
 
 
 @pytest.mark.parametrize(("one", "other"), [(("a", "b/c"), ("a/b", "c")), (("a:1", "x"), ("a", "1:x"))])
-def test_no_tenant_and_id_spell_those_of_another(one: tuple[str, str], other: tuple[str, str]) -> None:
+def test_no_tenant_and_id_spell_those_of_another(url: str, one: tuple[str, str], other: tuple[str, str]) -> None:
     keys: list[str] = []
 
     @effect("cases.tenant-spelling", key="{payment}")
@@ -67,7 +67,7 @@ def test_no_tenant_and_id_spell_those_of_another(one: tuple[str, str], other: tu
         keys.append(call.provider_key)
         return len(keys)
 
-    with Counterfoil.open("sqlite:///:memory:") as cf:
+    with Counterfoil.open(url) as cf:
         values = [cf.perform(pay, tenant=tenant, payment=payment).value for tenant, payment in (one, other)]
     assert values == [1, 2]
     assert len(set(keys)) == 2

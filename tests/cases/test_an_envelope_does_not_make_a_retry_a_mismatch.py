@@ -14,7 +14,7 @@ from counterfoil.errors import FingerprintMismatch
 ENVELOPE = ("message_id", "trace_id", "sent_at")
 
 
-def test_only_declared_business_fields_tell_operations_apart() -> None:
+def test_only_declared_business_fields_tell_operations_apart(url: str) -> None:
     sent: list[str] = []
 
     @effect("cases.checkout", key="checkout:{cart}", not_identity=ENVELOPE)
@@ -25,7 +25,7 @@ def test_only_declared_business_fields_tell_operations_apart() -> None:
     def envelope(moment: float) -> dict[str, Any]:
         return {"message_id": str(uuid4()), "trace_id": str(uuid4()), "sent_at": moment}
 
-    with Counterfoil.open("sqlite:///:memory:") as cf:
+    with Counterfoil.open(url) as cf:
         first = cf.perform(checkout, tenant="t", cart="c-1", amount=10, **envelope(1.0))
         for moment in (2.0, 3.0):
             again = cf.perform(checkout, tenant="t", cart="c-1", amount=10, **envelope(moment))
@@ -37,11 +37,11 @@ def test_only_declared_business_fields_tell_operations_apart() -> None:
 
 
 @pytest.mark.parametrize("version", [1, 2])
-def test_a_field_added_with_its_default_is_no_second_operation(version: int) -> None:
+def test_a_field_added_with_its_default_is_no_second_operation(url: str, store: str, version: int) -> None:
     """Written rule: an argument equal to its default is left out; changing a default needs a new version."""
     sent: list[str] = []
 
-    @effect(f"cases.ticket-{version}", key="ticket:{request_id}")
+    @effect(f"cases.ticket-{store}-{version}", key="ticket:{request_id}")
     def old_client(call: Any, *, title: str) -> int:
         sent.append(title)
         return 1
@@ -50,7 +50,7 @@ def test_a_field_added_with_its_default_is_no_second_operation(version: int) -> 
         sent.append(title)
         return 2
 
-    with Counterfoil.open("sqlite:///:memory:") as cf:
+    with Counterfoil.open(url) as cf:
         cf.perform(old_client, tenant="t", request_id="r", title="a")
         from counterfoil.effects import REGISTRY
 

@@ -61,9 +61,9 @@ def place(call: Any, *, order: Any) -> int:
     return len(runs)
 
 
-def test_only_content_and_list_order_count() -> None:
+def test_only_content_and_list_order_count(url: str) -> None:
     runs.clear()
-    with Counterfoil.open("sqlite:///:memory:") as cf:
+    with Counterfoil.open(url) as cf:
         first = cf.perform(place, tenant="t", request_id="r", order=ORDER)
         for order in SAME.values():
             assert cf.perform(place, tenant="t", request_id="r", order=order).fingerprint == first.fingerprint

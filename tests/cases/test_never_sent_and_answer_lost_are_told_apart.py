@@ -17,11 +17,11 @@ from counterfoil.errors import EffectNotSent, OutcomeUnknown
 from tests.cases.counted import Counted
 
 
-def test_a_refused_connection_was_not_sent_and_may_be_tried_again(counted: Counted) -> None:
+def test_a_refused_connection_was_not_sent_and_may_be_tried_again(url: str, counted: Counted) -> None:
     with socket.socket() as closed:
         closed.bind(("127.0.0.1", 0))
         dead = f"http://127.0.0.1:{closed.getsockname()[1]}"
-        with Counterfoil.open("sqlite:///:memory:") as cf:
+        with Counterfoil.open(url) as cf:
             for _ in range(2):
                 with pytest.raises(EffectNotSent) as caught:
                     counted.perform(cf, "opaque", url=dead)
@@ -32,10 +32,10 @@ def test_a_refused_connection_was_not_sent_and_may_be_tried_again(counted: Count
 
 @pytest.mark.parametrize("fault", ["reset-reply", "drop-reply", "cut-reply", "drop-before-accept", "hold"])
 @pytest.mark.parametrize("kind", ["opaque", "queryable", "keyed"])
-def test_a_lost_answer_is_unknown_and_is_never_guessed(counted: Counted, fault: Any, kind: str) -> None:
+def test_a_lost_answer_is_unknown_and_is_never_guessed(url: str, counted: Counted, fault: Any, kind: str) -> None:
     counted.provider.order(fault)
     accepted = fault != "drop-before-accept"
-    with Counterfoil.open("sqlite:///:memory:") as cf:
+    with Counterfoil.open(url) as cf:
         if kind == "queryable" and accepted:
             assert counted.perform(cf, kind).answered_from == "lookup"
         else:
@@ -61,10 +61,10 @@ async def settled(cf: AsyncCounterfoil, made: Effect[Any]) -> Receipt[Any]:
             continue
 
 
-async def test_an_answer_after_the_time_limit_is_attached_and_settles_it(counted: Counted) -> None:
+async def test_an_answer_after_the_time_limit_is_attached_and_settles_it(url: str, counted: Counted) -> None:
     came = threading.Event()
     counted.provider.order("hold")
-    async with AsyncCounterfoil.open("sqlite:///:memory:") as cf:
+    async with AsyncCounterfoil.open(url) as cf:
         made = counted.effect("opaque", time_limit="100ms", after=came.set)
         with pytest.raises(OutcomeUnknown):
             await cf.perform(made, tenant="t", request_id="r-1", title="a")

@@ -27,20 +27,20 @@ REFUSED = {"perform": (act,), "verify": (act,)}
 
 
 @pytest.mark.parametrize("method", REFUSED)
-async def test_what_would_block_is_refused_at_once_with_the_line_to_write(method: str) -> None:
-    with Counterfoil.open("sqlite:///:memory:") as cf, pytest.raises(SyncOnEventLoop, match="await"):
+async def test_what_would_block_is_refused_at_once_with_the_line_to_write(url: str, method: str) -> None:
+    with Counterfoil.open(url) as cf, pytest.raises(SyncOnEventLoop, match="await"):
         getattr(cf, method)(*REFUSED[method], **WHOM)
 
 
-async def test_what_does_not_wait_for_the_loop_works_on_it() -> None:
-    cf = Counterfoil.open("sqlite:///:memory:")
+async def test_what_does_not_wait_for_the_loop_works_on_it(url: str) -> None:
+    cf = Counterfoil.open(url)
     with cf:
         assert cf.resources is cf.resources
     cf.close()
 
 
-def test_one_async_counterfoil_serves_several_loops_and_outlives_them() -> None:
-    cf = AsyncCounterfoil.open("sqlite:///:memory:")
+def test_one_async_counterfoil_serves_several_loops_and_outlives_them(url: str) -> None:
+    cf = AsyncCounterfoil.open(url)
 
     async def use(request: str) -> Any:
         both = [cf.perform(one, tenant="t", request_id=request) for one in (act, act_async)]
@@ -52,8 +52,8 @@ def test_one_async_counterfoil_serves_several_loops_and_outlives_them() -> None:
     asyncio.run(cf.close())
 
 
-async def test_an_async_counterfoil_closed_twice_does_not_hang() -> None:
-    cf = AsyncCounterfoil.open("sqlite:///:memory:")
+async def test_an_async_counterfoil_closed_twice_does_not_hang(url: str) -> None:
+    cf = AsyncCounterfoil.open(url)
     async with asyncio.timeout(5):
         await cf.close()
         await cf.close()

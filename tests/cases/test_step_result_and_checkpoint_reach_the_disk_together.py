@@ -16,8 +16,8 @@ from tests.langgraph.test_kills import assert_same, kills
 
 @pytest.mark.slow
 @pytest.mark.parametrize("variant", ["durability-async", "plain", "plain-awaiting"])
-def test_a_kill_between_the_two_repeats_no_effect_and_tears_nothing(tmp_path: Path, variant: str) -> None:
-    first, killed = kills(tmp_path, variant, "after")
+def test_a_kill_between_the_two_repeats_no_effect_and_tears_nothing(url: str, tmp_path: Path, variant: str) -> None:
+    first, killed = kills(url, tmp_path, variant, "after")
     assert_same(first, killed)
     between = [run["point"] for run in killed if "_write" in run["point"] or "insert_checkpoint" in run["point"]]
     assert len(between) >= 5  # of eight or nine; where two jobs meet in the writer they share a COMMIT

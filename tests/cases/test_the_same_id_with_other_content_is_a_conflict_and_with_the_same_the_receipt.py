@@ -19,7 +19,7 @@ ENDINGS: dict[str, BaseException | None] = {
 
 
 @pytest.mark.parametrize("ending", ENDINGS)
-def test_a_conflict_shows_both_digests_and_the_fields_and_sends_nothing(ending: str) -> None:
+def test_a_conflict_shows_both_digests_and_the_fields_and_sends_nothing(url: str, ending: str) -> None:
     sent: list[int] = []
 
     @effect("cases.pay", key="{payment}")
@@ -29,7 +29,7 @@ def test_a_conflict_shows_both_digests_and_the_fields_and_sends_nothing(ending: 
             raise error
         return "paid"
 
-    with Counterfoil.open("sqlite:///:memory:") as cf:
+    with Counterfoil.open(url) as cf:
 
         def ask(**given: Any) -> Any:
             return cf.perform(pay, tenant="t", payment="pay-41", **given)

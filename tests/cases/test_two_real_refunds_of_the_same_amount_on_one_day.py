@@ -8,7 +8,7 @@ from typing import Any
 from counterfoil import Counterfoil, effect
 
 
-def test_equal_payloads_never_merge_operations_with_different_ids() -> None:
+def test_equal_payloads_never_merge_operations_with_different_ids(url: str) -> None:
     sent: list[tuple[str, str]] = []
 
     @effect("cases.refund-line", key="refund:{payment}:{line}")
@@ -21,7 +21,7 @@ def test_equal_payloads_never_merge_operations_with_different_ids() -> None:
         sent.append((call.operation_id, call.provider_key))
         return len(sent)
 
-    with Counterfoil.open("sqlite:///:memory:") as cf:
+    with Counterfoil.open(url) as cf:
         for _ in range(2):
             by_line = [cf.perform(refund_line, tenant="t", payment="p", line=n, amount=5).value for n in (1, 2)]
             by_request = [cf.perform(refund, tenant="t", request_id=r, payment="p", amount=5).value for r in "ab"]

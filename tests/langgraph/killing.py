@@ -1,8 +1,9 @@
 """Kill real processes on either side of each COMMIT of one graph, let a new process finish, and tell what is left.
 
-`python -m tests.langgraph.killing FOLDER VARIANT WHERE` forks once for each kill and once for each recovery, from a
-process that stays free of threads, and prints one JSON list: the undisturbed run first. WHERE is `around` each COMMIT,
-only `after` each, or a number of random moments.
+`python -m tests.langgraph.killing URL FOLDER VARIANT WHERE` forks once for each kill and once for each recovery, from a
+process that stays free of threads, and prints one JSON list: the undisturbed run first. URL is a PostgreSQL database,
+which is emptied for each run, or a file, beside which each run gets its own. WHERE is `around` each COMMIT, only
+`after` each, or a number of random moments.
 """
 
 import asyncio
@@ -10,13 +11,12 @@ import json
 import os
 import random
 import signal
-import sqlite3
 import sys
 import time
 import warnings
 from collections.abc import Callable, Sequence
-from contextlib import closing
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +27,7 @@ from counterfoil.drivers.probes import Point
 from counterfoil.langgraph import aperform, perform
 from counterfoil.testing.kills import in_child
 from counterfoil.testing.tally import TallyFile
+from tests import stores
 from tests.langgraph.shop import WHO, State, chain
 
 KEYED = Provider(key_lifetime="24h")
@@ -111,10 +112,36 @@ class Killer:
             self._statements = []
 
 
-def drive(folder: Path, variant: str, killer: Killer) -> dict[str, Any]:
+@dataclass(frozen=True)
+class Place:
+    """Where one run keeps what it knows, and its provider what it accepted."""
+
+    database: str
+    folder: Path
+
+    @property
+    def url(self) -> str:
+        return self.database if stores.is_postgres(self.database) else f"sqlite:///{self.folder}/agent.db"
+
+    @property
+    def tally(self) -> TallyFile:
+        return TallyFile(self.folder / "tally", honours_keys=True)
+
+    def select(self, sql: str) -> list[Any]:
+        return stores.execute(self.url, sql)
+
+    def within(self, name: str) -> "Place":
+        """Return a place where nothing has happened yet."""
+        made = Place(self.database, self.folder / name)
+        made.folder.mkdir()
+        stores.empty(made.url)
+        return made
+
+
+def drive(place: Place, variant: str, killer: Killer) -> dict[str, Any]:
     """Run the graph from wherever it is to its end, as a worker that knows only the thread would."""
-    with Counterfoil.open(f"sqlite:///{folder}/agent.db", probe=killer) as cf:
-        cf.resources.provide(TallyFile, lambda: TallyFile(folder / "tally", honours_keys=True))
+    with Counterfoil.open(place.url, probe=killer) as cf:
+        cf.resources.provide(TallyFile, lambda: place.tally)
         way = VARIANTS[variant]
         builder, config = BUILDERS[way.colour], cf.config(**WHO)
         graph = cf.compile(builder) if way.compiled == "managed" else builder.compile(checkpointer=cf.saver())
@@ -137,7 +164,6 @@ def step(graph: Any, way: Variant, given: Any, config: Any) -> dict[str, Any]:
 
 # --- judging ---------------------------------------------------------------------------------------------------------
 
-RESULTS = "select group_concat(channel, ' ') from counterfoil_write where idx >= 0 group by checkpoint_id, task_id"
 COMPLETE = (
     ["branch:to:prepare", "order"],
     ["branch:to:ticket", "log", "order"],
@@ -148,124 +174,109 @@ COMPLETE = (
 """What the input and each node write, sorted."""
 
 
-def torn(folder: Path) -> list[str]:
+def torn(place: Place) -> list[str]:
     """Say what a kill tore apart: checkpoint, step results and version appear together or not at all."""
-    with closing(sqlite3.connect(folder / "agent.db")) as connection:
-        if not connection.execute("select name from sqlite_master where name = 'counterfoil_thread'").fetchall():
-            return []
-        found = []
-        attempts, version, state = connection.execute(
-            "select coalesce(max(attempt), 0), coalesce(max(version), 0), max(state) from counterfoil_thread"
-        ).fetchone()
-        checkpoints = connection.execute("select count(*) from counterfoil_checkpoint").fetchone()[0]
+    stores.await_quiet(place.url)
+    if "counterfoil_thread" not in stores.tables(place.url):
+        return []
+    return [*_wrong_version(place), *_half_results(place), *_missing_values(place)]
+
+
+def _wrong_version(place: Place) -> list[str]:
+    (checkpoints,) = place.select("select count(*) from counterfoil_checkpoint")[0]
+    found = []
+    for attempts, version, state in place.select("select attempt, version, state from counterfoil_thread"):
         left = attempts - (state == "running")
-        if attempts and version != attempts + left + checkpoints:
+        if version != attempts + left + checkpoints:
             found.append(f"version {version} for {attempts} claims, {left} ends and {checkpoints} checkpoints")
-        found += [
-            f"half of a task's result: {channels}"
-            for (channels,) in connection.execute(RESULTS)
-            if sorted(channels.split()) not in COMPLETE
-        ]
-        missing = connection.execute(
-            "select count(*) from counterfoil_checkpoint c, json_each(c.stored_channels) j"
-            " left join counterfoil_channel v on v.checkpoint_ns = c.checkpoint_ns"
-            " and v.channel = j.key and v.version = j.value"
-            " where v.channel is null"
-        ).fetchone()[0]
-        if missing:
-            found.append(f"{missing} channel values are missing")
     return found
 
 
-def judged(folder: Path, variant: str) -> dict[str, Any]:
-    values = drive(folder, variant, Killer())
-    tally = TallyFile(folder / "tally")
-    with closing(sqlite3.connect(folder / "agent.db")) as connection:
-        children = connection.execute(
-            "select count(*) from counterfoil_checkpoint group by parent_id order by 1 desc limit 1"
-        ).fetchone()[0]
-        states = connection.execute("select state from counterfoil_operation").fetchall()
-        threads = connection.execute("select state, holder from counterfoil_thread").fetchall()
+def _half_results(place: Place) -> list[str]:
+    written: dict[tuple[str, str], list[str]] = {}
+    for *task, channel in place.select("select checkpoint_id, task_id, channel from counterfoil_write where idx >= 0"):
+        written.setdefault((task[0], task[1]), []).append(channel)
+    return [f"half of a task's result: {one}" for one in written.values() if sorted(one) not in COMPLETE]
+
+
+def _missing_values(place: Place) -> list[str]:
+    values = {tuple(row) for row in place.select("select checkpoint_ns, channel, version from counterfoil_channel")}
+    kept = place.select("select checkpoint_ns, stored_channels from counterfoil_checkpoint")
+    named = {(space, *one) for space, channels in kept for one in json.loads(channels).items()}
+    return [f"the channel values {named - values} are missing"] if named - values else []
+
+
+def judged(place: Place, variant: str) -> dict[str, Any]:
+    values = drive(place, variant, Killer())
+    children = "select count(*) from counterfoil_checkpoint group by parent_id order by 1 desc limit 1"
     return {
         "values": values,
-        "tickets": tally.count("ticket"),
-        "mails": tally.count("mail"),
-        "children": children,
-        "operations": sorted(state for (state,) in states),
-        "threads": threads,
+        "tickets": place.tally.count("ticket"),
+        "mails": place.tally.count("mail"),
+        "children": place.select(children)[0][0],
+        "operations": sorted(state for (state,) in place.select("select state from counterfoil_operation")),
+        "threads": place.select("select state, holder from counterfoil_thread"),
     }
 
 
 # --- killing ---------------------------------------------------------------------------------------------------------
 
 
-def undisturbed(folder: Path, variant: str) -> tuple[list[list[str]], dict[str, Any]]:
+def undisturbed(place: Place, variant: str) -> tuple[list[list[str]], dict[str, Any]]:
     killer = Killer()
-    drive(folder, variant, killer)
-    return killer.commits, judged(folder, variant)
+    drive(place, variant, killer)
+    return killer.commits, judged(place, variant)
 
 
-def killed(folder: Path, variant: str, dying: Callable[[Path], None]) -> dict[str, Any]:
-    folder.mkdir()
+def killed(place: Place, variant: str, dying: Callable[[], object]) -> dict[str, Any]:
     child = os.fork()
     if not child:
         try:
-            dying(folder)
+            dying()
         finally:
             os._exit(0)
     _, status = os.waitpid(child, 0)
     was_killed = os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGKILL
-    found = torn(folder)
-    return {"killed": was_killed, "torn": found, **in_child(lambda: judged(folder, variant))}
+    found = torn(place)
+    return {"killed": was_killed, "torn": found, **in_child(lambda: judged(place, variant))}
 
 
-def at_each_commit(folder: Path, variant: str, sides: Sequence[Point]) -> list[dict[str, Any]]:
-    first = folder / "undisturbed"
-    first.mkdir()
+def at_each_commit(base: Place, variant: str, sides: Sequence[Point]) -> list[dict[str, Any]]:
+    first = base.within("undisturbed")
     commits, run = in_child(lambda: undisturbed(first, variant))
     runs: list[dict[str, Any]] = [{"point": "undisturbed", "killed": False, "torn": [], **run}]
     for number, statements in enumerate(commits):
         for side in sides:
-            point = f"{side.value} {number} ({' '.join(statements)})"
-            dying = _dying_at(variant, number, side)
-            runs.append({"point": point, **killed(folder / f"{number}-{side.value}", variant, dying)})
+            point, place = f"{side.value} {number} ({' '.join(statements)})", base.within(f"{number}-{side.value}")
+            dying = partial(drive, place, variant, Killer(number, side))
+            runs.append({"point": point, **killed(place, variant, dying)})
     return runs
 
 
-def _dying_at(variant: str, number: int, side: Point) -> Callable[[Path], None]:
-    def dying(folder: Path) -> None:
-        drive(folder, variant, Killer(number, side))
-
-    return dying
-
-
-def at_random(folder: Path, variant: str, times: int) -> list[dict[str, Any]]:
-    first = folder / "undisturbed"
-    first.mkdir()
+def at_random(base: Place, variant: str, times: int) -> list[dict[str, Any]]:
+    first = base.within("undisturbed")
     began = time.monotonic()
     _, run = in_child(lambda: undisturbed(first, variant))
     took = time.monotonic() - began
     runs: list[dict[str, Any]] = [{"point": "undisturbed", "killed": False, "torn": [], **run}]
     for number in range(times):
-        after = random.uniform(0.001, took)
-        runs.append({"point": f"{after:.4f}s", **killed(folder / str(number), variant, _dying_after(variant, after))})
+        after, place = random.uniform(0.001, took), base.within(str(number))
+        runs.append({"point": f"{after:.4f}s", **killed(place, variant, partial(die_after, place, variant, after))})
     return runs
 
 
-def _dying_after(variant: str, seconds: float) -> Callable[[Path], None]:
-    def dying(folder: Path) -> None:
-        signal.signal(signal.SIGALRM, lambda *_: os.kill(os.getpid(), signal.SIGKILL))
-        signal.setitimer(signal.ITIMER_REAL, seconds)
-        drive(folder, variant, Killer())
-
-    return dying
+def die_after(place: Place, variant: str, seconds: float) -> None:
+    signal.signal(signal.SIGALRM, lambda *_: os.kill(os.getpid(), signal.SIGKILL))
+    signal.setitimer(signal.ITIMER_REAL, seconds)
+    drive(place, variant, Killer())
 
 
-def main(folder: str, variant: str, where: str) -> None:
+def main(url: str, folder: str, variant: str, where: str) -> None:
+    base = Place(url, Path(folder))
     if where.isdigit():
-        runs = at_random(Path(folder), variant, int(where))
+        runs = at_random(base, variant, int(where))
     else:
-        runs = at_each_commit(Path(folder), variant, SIDES if where == "around" else SIDES[1:])
+        runs = at_each_commit(base, variant, SIDES if where == "around" else SIDES[1:])
     sys.stdout.write(json.dumps(runs))
 
 

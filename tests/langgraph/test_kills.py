@@ -14,10 +14,10 @@ from tests.langgraph.killing import VARIANTS
 LIMIT_S = 300
 
 
-def kills(folder: Path, *arguments: str) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+def kills(url: str, folder: Path, *arguments: str) -> tuple[dict[str, Any], list[dict[str, Any]]]:
     """Return the undisturbed run and the killed ones."""
     done = subprocess.run(
-        [sys.executable, "-m", "tests.langgraph.killing", str(folder), *arguments],
+        [sys.executable, "-m", "tests.langgraph.killing", url, str(folder), *arguments],
         env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, [str(Path.cwd()), *sys.path]))},
         stdout=subprocess.PIPE,
         timeout=LIMIT_S,
@@ -40,9 +40,9 @@ def assert_same(first: dict[str, Any], killed: list[dict[str, Any]]) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize(("variant", "where", "count"), [("blocking", "around", 36), ("awaiting", "after", 14)])
 def test_a_kill_on_either_side_of_any_commit_leaves_one_effect_and_the_same_state(
-    tmp_path: Path, variant: str, where: str, count: int
+    url: str, tmp_path: Path, variant: str, where: str, count: int
 ) -> None:
-    first, killed = kills(tmp_path, variant, where)
+    first, killed = kills(url, tmp_path, variant, where)
     assert_same(first, killed)
     assert first["threads"] == [["idle", None]]
     assert sum(run["killed"] for run in killed) >= count  # commits may be grouped, so that a few fewer are met
@@ -50,6 +50,6 @@ def test_a_kill_on_either_side_of_any_commit_leaves_one_effect_and_the_same_stat
 
 @pytest.mark.soak
 @pytest.mark.parametrize("variant", VARIANTS)
-def test_a_kill_at_any_moment_leaves_one_effect_and_the_same_state(tmp_path: Path, variant: str) -> None:
-    first, killed = kills(tmp_path, variant, "100")
+def test_a_kill_at_any_moment_leaves_one_effect_and_the_same_state(url: str, tmp_path: Path, variant: str) -> None:
+    first, killed = kills(url, tmp_path, variant, "100")
     assert_same(first, killed)
