@@ -29,6 +29,8 @@ def own_server(_own_server: PrivateServer) -> Iterator[PrivateServer]:
     _own_server.start()
     yield _own_server
     _own_server.start()
+    if _own_server.execute("select pg_is_in_recovery()") == [(True,)]:
+        _own_server.execute("select pg_promote()")
     _own_server.drop_database(FAULTS)
 
 

@@ -2,17 +2,20 @@
 
 import re
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import product
 from pathlib import Path
 from typing import Any
 
+from counterfoil.drivers.postgres_async import AsyncPostgresStore
+from counterfoil.drivers.postgres_pool import Shelf
 from counterfoil.drivers.probes import Point
 from counterfoil.testing.clock import FakeClock
 from counterfoil.testing.tally import TallyFile
 from counterfoil.testing.wire import Wire
-from tests.conformance.subject import Sent, Subject
+from tests.conformance.subject import SYNC, Sent, Subject
 
 ANYTHING = re.compile(b".", re.DOTALL)
 MANNERS = ("before", "after", "reply")
@@ -31,6 +34,41 @@ class Wired(Subject):
             return super().open(**{"clock": None, **options})
         finally:
             self.url = given
+
+    # --- its connections ---------------------------------------------------------------------------------------------
+
+    def shelf(self, cf: Any = None) -> Shelf[Any]:
+        """Return the connections that calls of this colour use."""
+        whose = cf or self.cf
+        if self.colour == SYNC:
+            found: Shelf[Any] = whose.desk.store.lender.shelf
+        else:
+            found = self.settle(shelf_of_loop(whose.store))
+        return found
+
+    def lent(self, cf: Any = None) -> int:
+        """Return how many connections are in use."""
+        return self.shelf(cf).lent
+
+    @contextmanager
+    def holding(self, cf: Any) -> Iterator[None]:
+        """Leave no connection to anybody else."""
+        shelf = self.shelf(cf)
+        leases = [lease for _ in range(shelf.size) if (lease := shelf.take()) is not None]
+        try:
+            yield
+        finally:
+            for lease in leases:
+                shelf.give_back(lease)
+
+    def forget_connections(self) -> None:
+        """Close what nobody uses, so that the next call opens a connection."""
+        self.shelf().drop_idle()
+        self.cf.desk.store.lender.shelf.drop_idle()
+
+
+async def shelf_of_loop(store: AsyncPostgresStore) -> Shelf[Any]:
+    return store.lender.shelf()
 
 
 def wired(url: str, colour: str, folder: Path, **options: Any) -> Wired:

@@ -1,4 +1,4 @@
-"""A whole run of a graph, cut at every point of its claim, checkpoints and effects: it ends as if nothing had happened."""
+"""A run of a graph, cut at every point of its claim, checkpoints and effects: it ends as if nothing had happened."""
 
 from operator import add
 from typing import Annotated, Any

@@ -105,6 +105,13 @@ class PrivateServer(Server):
         if not self._kept.is_running():
             self._kept = start(self._plan)
 
+    def become_standby(self) -> None:
+        """Let the next start be that of a standby, which takes no writes until `pg_promote()`."""
+        mark = self._plan.folder / "data" / "standby.signal"
+        mark.touch()
+        owner = self._plan.folder.stat()
+        os.chown(mark, owner.st_uid, owner.st_gid)
+
     def restart(self, mode: Mode = "fast") -> None:
         self.stop(mode)
         self.start()

@@ -11,6 +11,7 @@ _BUSY = frozenset({"55P03", "57014"})  # lock_not_available, query_canceled (a t
 _LOST = frozenset({"57P01", "57P02", "57P03", "57P05", "25P03", "25P04"})  # shut down, crashed, starting, session ended
 _NOT_ALLOWED = "42501"
 _READ_ONLY = "25006"
+_UNFIT = frozenset({_READ_ONLY, "0A000"})  # also a standby's answer to READ WRITE, and a plan for tables as they were
 
 
 class ServerSilent(psycopg.OperationalError):
@@ -18,8 +19,11 @@ class ServerSilent(psycopg.OperationalError):
 
 
 def leads_astray(error: psycopg.Error) -> bool:
-    """Say whether a connection leads where nobody answers or nothing can be written: others may lead there, too."""
-    return isinstance(error, ServerSilent) or error.sqlstate == _READ_ONLY
+    """Say whether a connection leads where nobody answers, nothing can be written, or plans are out of date.
+
+    Others may lead there, too; new ones need not: a fail-over or an upgrade came between.
+    """
+    return isinstance(error, ServerSilent) or error.sqlstate in _UNFIT
 
 
 def is_lost(error: psycopg.Error) -> bool:

@@ -156,10 +156,10 @@ def _limits(*, ever: bool = False) -> tuple[int, int, int]:
     return round(WAIT_S * 1000), _LONGEST_MS if ever else round(running * 1000), round(idle * 1000)
 
 
-def begun_with_limits() -> str:
-    """Return what sets the limits for one transaction alone, where the session is shared; a part of its first send."""
+def for_one_transaction() -> str:
+    """Return what BEGIN goes on with where the session is shared, so that nothing can be set for longer."""
     waiting, running, _ = _limits()
-    return f"; set local lock_timeout = {waiting}; set local statement_timeout = {running}"
+    return f"read write; set local lock_timeout = {waiting}; set local statement_timeout = {running}"
 
 
 def _is_its_own(connection: Connection | AsyncConnection, row: Any) -> bool:

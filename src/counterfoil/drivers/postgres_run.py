@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, assert_never
 import psycopg
 
 from counterfoil.drivers.pgstate import ServerSilent, from_psycopg, is_lost, leads_astray, may_run_again
-from counterfoil.drivers.postgres_open import begun_with_limits
+from counterfoil.drivers.postgres_open import for_one_transaction
 from counterfoil.drivers.probes import Point, Probe, no_probe
 from counterfoil.errors import CommitUnknown
 from counterfoil.storage import catalog
@@ -29,7 +29,7 @@ RUNS = 6
 """How often a transaction is run before its failure reaches the caller: a pool may hold several dead connections."""
 SILENCES = 2
 """How often where the server is silent: once more, over a connection that was not idle while the way to it broke."""
-BEGIN = "begin isolation level read committed read write"
+BEGIN = "begin isolation level read committed"
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,7 +135,7 @@ class Protocol:
         return rows
 
     def _transaction(self, body: Actions[T], progress: Progress) -> Actions[T]:
-        yield Control(f"{BEGIN}{begun_with_limits()}" if self.pooled else BEGIN)
+        yield Control(f"{BEGIN} {for_one_transaction()}" if self.pooled else BEGIN)
         result = yield from body
         self.probe(Point.BEFORE_COMMIT, "")
         progress.commit_sent = True

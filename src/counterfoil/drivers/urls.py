@@ -109,6 +109,11 @@ def parse_url(url: str, folder: Path | None = None) -> DatabaseUrl:
 
 
 def _postgres(url: str, parts: SplitResult) -> PostgresUrl:
+    if "@" in parts.path:
+        raise InvalidUrl(
+            "Cannot read the database URL: an @ stands behind its first slash. Escape a password's own characters: a"
+            " slash is written %2F, an @ %40, a question mark %3F and a # %23."
+        )
     if parts.fragment or not parts.path.strip("/"):
         raise InvalidUrl(
             "Cannot read the database URL: a PostgreSQL URL names a database and has no fragment:"
