@@ -445,6 +445,27 @@ class ThreadBusy(OperationError):
     exit = Exit.CONFLICT
 
 
+class ThreadExists(OperationError):
+    """A thread was to be copied onto one that has a history of its own."""
+
+    code = "thread-exists"
+    exit = Exit.CONFLICT
+
+
+class BranchTaken(OperationError):
+    """The name of a branch belongs to one that begins at another checkpoint."""
+
+    code = "branch-taken"
+    exit = Exit.CONFLICT
+
+
+class CheckpointNotFound(OperationError):
+    """The thread has no such checkpoint."""
+
+    code = "checkpoint-not-found"
+    exit = Exit.NOT_FOUND
+
+
 class VersionConflict(OperationError):
     """The run no longer owns its thread; its write was refused."""
 

@@ -372,8 +372,12 @@ async def test_no_method_hangs_on_the_thread_of_the_loop(shop: Shop) -> None:
         graph.update_state(run, {"number": 1})
         assert graph.get_state(run).values["number"] == 1
         assert [one.values.get("number") for one in graph.get_state_history(run, limit=1)] == [1]
-        with pytest.raises(NotImplementedError):
-            saver.copy_thread("t", "u")
+        saver.copy_thread("t", "u")
+        await saver.acopy_thread("t", "u")
+        saver.prune(["u"])
+        await saver.aprune(["u"])
+        saver.delete_for_runs(["r"])
+        await saver.adelete_for_runs(["r"])
         shop.cf.close()
     assert len(found) == 4
     assert all(one is not None and one.checkpoint["channel_values"] == {"number": 1} for one in found)

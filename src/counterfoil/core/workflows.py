@@ -5,13 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from counterfoil.core.history import Ancestor, is_behind
 from counterfoil.core.states import ThreadState
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-
-LOOP = "loop"
-"""The source of checkpoints that a run made by finishing a step; forks and updates stay at their parent's place."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,14 +81,6 @@ class Minted:
 
 
 @dataclass(frozen=True, slots=True)
-class Ancestor:
-    """A checkpoint of the line that leads here."""
-
-    checkpoint_id: str
-    source: str
-
-
-@dataclass(frozen=True, slots=True)
 class SameId:
     """The very step minted it before it was interrupted: the id stays."""
 
@@ -115,19 +105,13 @@ def decide_mint(
 ) -> MintDecision:
     """Decide whether a step may mint an id of a name that may have been minted before.
 
-    An earlier one is fine if its step was finished on the line that leads here (a loop, the next turn): some
-    checkpoint that a run made stands between. Otherwise this run has gone back before it.
+    An earlier one is fine if its step was finished on the line that leads here (a loop, the next turn). Otherwise this
+    run has gone back before it.
     """
-    place = [ancestor.checkpoint_id for ancestor in line]
     for mint in minted:
         if (mint.checkpoint_id, mint.task_id) == (checkpoint_id, task_id):
             return SameId(mint.minted_id)
     for mint in minted:
-        if mint.checkpoint_id == checkpoint_id:
-            continue
-        if mint.checkpoint_id not in place:
-            return NeedsBranch()
-        since = line[: place.index(mint.checkpoint_id)]
-        if not any(ancestor.source == LOOP for ancestor in since):
+        if mint.checkpoint_id != checkpoint_id and not is_behind(line, mint.checkpoint_id):
             return NeedsBranch()
     return NewId()

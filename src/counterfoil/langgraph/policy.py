@@ -112,9 +112,11 @@ class _Walk:
 
 
 class _JsonWalk(_Walk):
-    """Visit metadata, which is stored as JSON."""
+    """Visit metadata, which holds what JSON can say; a tuple is a list there (the counters of delta channels are)."""
 
     def _sections(self, value: Any) -> list[Any]:
+        if type(value) is tuple:
+            return [list(value)]
         if type(value) is not dict and type(value) is not list:
             raise self._trail.not_storable(type(value).__name__, "metadata holds only plain JSON values")
         return [value]

@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING, Any
 
 from langgraph.checkpoint.base import (
     WRITES_IDX_MAP,
-    BaseCheckpointSaver,
     ChannelVersions,
     Checkpoint,
     CheckpointMetadata,
     CheckpointTuple,
+    DeltaChannelHistory,
 )
 
 from counterfoil.core.templates import validate_id
-from counterfoil.errors import ReservedConfig, StoredValueDamaged, UnmanagedThread, VersionConflict
+from counterfoil.errors import ReservedConfig, UnmanagedThread, VersionConflict
 from counterfoil.langgraph.context import (
     CONF,
     KEY,
@@ -29,9 +29,12 @@ from counterfoil.langgraph.context import (
     thread_of,
     unclaimed,
 )
+from counterfoil.langgraph.deltas import Walk
 from counterfoil.langgraph.pages import Pages
 from counterfoil.langgraph.policy import check_metadata, check_state
 from counterfoil.langgraph.serde import ERROR_CHANNEL, StateSerializer
+from counterfoil.langgraph.upkeep import Upkeep
+from counterfoil.langgraph.versions import pack, unpack
 from counterfoil.langgraph.writing import awrite, write
 from counterfoil.storage.scripts import checkpoints
 from counterfoil.storage.scripts.checkpoints import Encoded, NotOwner, Place, Stored
@@ -49,9 +52,12 @@ INLINE_CHARACTERS = 256
 """A text up to this length rides in the checkpoint's own row; a row of its own would cost more than it saves."""
 _INLINE = (type(None), bool, int, float)
 _VERSION_WIDTH = 32
+"""Digits of a channel's version, as many as LangGraph's server writes: versions are compared as texts, and a thread may
+be run by the server at one time and without it at another.
+"""
 
 
-class CounterfoilSaver(BaseCheckpointSaver[str]):
+class CounterfoilSaver(Upkeep):
     """A LangGraph checkpointer; `cf.saver()` makes it.
 
     Compiled with `cf.compile` it fences: only the run that claimed a thread may write to it. Compiled plainly it is a
@@ -127,6 +133,24 @@ class CounterfoilSaver(BaseCheckpointSaver[str]):
             for found in pages.take(await self.desk.async_store.read(pages.next)):
                 yield found
 
+    def get_delta_channel_history(
+        self, *, config: RunnableConfig, channels: Sequence[str]
+    ) -> Mapping[str, DeltaChannelHistory]:
+        """Return what delta channels are made of: writes of ancestors, and the nearest stored value below them."""
+        walk = Walk(self, config, channels)
+        while walk.wanted:
+            walk.take(self.desk.store.read(walk.next))
+        return walk.result()
+
+    async def aget_delta_channel_history(
+        self, *, config: RunnableConfig, channels: Sequence[str]
+    ) -> Mapping[str, DeltaChannelHistory]:
+        """Return what delta channels are made of; see `get_delta_channel_history`."""
+        walk = Walk(self, config, channels)
+        while walk.wanted:
+            walk.take(await self.desk.async_store.read(walk.next))
+        return walk.result()
+
     # --- writing ---------------------------------------------------------------------------------------------------
 
     def put(
@@ -172,16 +196,6 @@ class CounterfoilSaver(BaseCheckpointSaver[str]):
         maker = self._put_writes(config, writes, task_id, task_path)
         self._accept(config, await awrite(self.desk, maker))
 
-    def delete_thread(self, thread_id: str) -> None:
-        """Delete a thread's checkpoints; its receipts stay."""
-        key = ThreadKey(tenant=self.tenant, thread_id=str(thread_id))
-        write(self.desk, lambda: checkpoints.delete_thread(key))
-
-    async def adelete_thread(self, thread_id: str) -> None:
-        """Delete a thread's checkpoints; its receipts stay."""
-        key = ThreadKey(tenant=self.tenant, thread_id=str(thread_id))
-        await awrite(self.desk, lambda: checkpoints.delete_thread(key))
-
     def get_next_version(self, current: str | None, channel: None) -> str:
         """Return the next version of a channel: a counter, and a random part that keeps two branches apart."""
         del channel
@@ -223,8 +237,8 @@ class CounterfoilSaver(BaseCheckpointSaver[str]):
     def loaded(self, config: RunnableConfig, stored: Stored) -> CheckpointTuple:
         """Return a stored checkpoint as LangGraph sees it."""
         row = stored.row
-        body = self.serde.loads_typed((row["type"], row["value"]))
-        values = {part["name"]: self._value(row, part) for part in stored.channels}
+        body = unpack(self.serde.loads_typed((row["type"], row["value"])))
+        values = {part["name"]: self.serde.loads_typed((part["type"], part["value"])) for part in stored.channels}
         body["channel_values"] = {**body["channel_values"], **values}
         writes = [(w["task_id"], w["name"], self.serde.loads_typed((w["type"], w["value"]))) for w in stored.writes]
         parent = row["parent_id"]
@@ -235,15 +249,6 @@ class CounterfoilSaver(BaseCheckpointSaver[str]):
             parent_config=self._at(config, row, parent) if parent else None,
             pending_writes=writes,
         )
-
-    def _value(self, row: Mapping[str, Any], part: Mapping[str, Any]) -> Any:
-        if part["value"] is None:
-            raise StoredValueDamaged(
-                f"The value of {part['name']!r} in checkpoint {row['checkpoint_id']} of thread {row['thread_id']} is"
-                " missing: somebody deleted it from the database. Restore the database, or go on from an older"
-                " checkpoint."
-            )
-        return self.serde.loads_typed((part["type"], part["value"]))
 
     def _put(
         self,
@@ -259,7 +264,7 @@ class CounterfoilSaver(BaseCheckpointSaver[str]):
         # The writes were checked, too, but the runtime stores what became of them even where they were refused.
         for name in new_versions.keys() & checkpoint["channel_values"].keys():
             check_state(checkpoint["channel_values"][name], f"$.{name}")
-        kind, body = self.serde.dumps_typed({**checkpoint, "channel_values": inline})
+        kind, body = self.serde.dumps_typed({**pack(checkpoint), "channel_values": inline})
         columns = {
             "checkpoint_id": checkpoint["id"],
             "parent_id": conf_of(config).get("checkpoint_id"),

@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from counterfoil.core.history import Ancestor
 from counterfoil.core.machine import advance
 from counterfoil.core.states import THREAD, ThreadEvent, ThreadState
 from counterfoil.core.workflows import (
-    Ancestor,
     Free,
     Minted,
     NeedsBranch,
@@ -90,6 +90,15 @@ def claim(request: ThreadRequest) -> Script[ThreadClaim]:
             return (yield from _take(request, row))
         case Taken() | OtherRequest():
             return decision
+
+
+def at_rest(key: ThreadKey, *, known_dead: str | None) -> Script[Row | Taken | None]:
+    """Return a thread's row, or who runs it, or None if it is not managed; nobody begins to while this is open."""
+    row = yield from one_row("lock_thread", **key.params)
+    if row is None:
+        return None
+    decision = decide_thread(_snapshot(row), known_dead=known_dead, trusted={}, goes_on=False)
+    return decision if isinstance(decision, Taken) else row
 
 
 def find_claim(request: ThreadRequest) -> Script[ThreadClaim | None]:
@@ -206,7 +215,7 @@ def mint(key: ThreadKey, *, name: str, step: Step, make: Callable[[], str]) -> S
     rows = yield from all_rows("list_mints", **key.params, name=name)
     decision = decide_mint(
         [Minted(row["checkpoint_id"], row["task_id"], row["minted_id"]) for row in rows],
-        [Ancestor(row["checkpoint_id"], row["source"]) for row in line],
+        [Ancestor(checkpoint_id=row["checkpoint_id"], source=row["source"]) for row in line],
         checkpoint_id=step.root_id,
         task_id=step.task_id,
     )

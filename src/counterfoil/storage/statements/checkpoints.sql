@@ -182,6 +182,55 @@ with found as materialized (
 )
 {parts};
 
+-- name: page_ancestors
+-- Read some of a checkpoint's line of ancestors, itself first: which delta channels lean there on older ones (as name),
+-- and of the channels that are asked for the values and writes.
+with recursive line (checkpoint_id, parent_id, depth) as (
+  select checkpoint_id, parent_id, 1
+  from counterfoil_checkpoint
+  where tenant = :tenant
+    and thread_id = :thread_id
+    and checkpoint_ns = :checkpoint_ns
+    and checkpoint_id = :checkpoint_id
+  union all
+  select older.checkpoint_id, older.parent_id, line.depth + 1
+  from line
+  join counterfoil_checkpoint older
+    on older.tenant = :tenant
+    and older.thread_id = :thread_id
+    and older.checkpoint_ns = :checkpoint_ns
+    and older.checkpoint_id = line.parent_id
+  where line.depth < :page
+),
+found as materialized (
+  select counterfoil_checkpoint.*
+  from line
+  join counterfoil_checkpoint
+    on counterfoil_checkpoint.tenant = :tenant
+    and counterfoil_checkpoint.thread_id = :thread_id
+    and counterfoil_checkpoint.checkpoint_ns = :checkpoint_ns
+    and counterfoil_checkpoint.checkpoint_id = line.checkpoint_id
+)
+select 'checkpoint' as part, seq, checkpoint_id, parent_id, leaning as name, cast(null as text) as task_id,
+  cast(null as text) as task_path, cast(null as bigint) as idx, type, body as value
+from found
+union all
+select 'channel', found.seq, null, null, named.key, null, null, null,
+  (select stored.type {stored_channel}), (select stored.value {stored_channel})
+from found
+cross join {named_channels} named
+where named.key in (select asked.key from {asked_channels} asked)
+union all
+select 'write', found.seq, null, null, pending.channel, pending.task_id, pending.task_path, pending.idx, pending.type,
+  pending.value
+from found
+join counterfoil_write pending
+  on pending.tenant = found.tenant
+  and pending.thread_id = found.thread_id
+  and pending.checkpoint_ns = found.checkpoint_ns
+  and pending.checkpoint_id = found.checkpoint_id
+where pending.channel in (select asked.key from {asked_channels} asked);
+
 -- name: delete_thread_checkpoints
 -- Delete a thread's checkpoints.
 delete from counterfoil_checkpoint

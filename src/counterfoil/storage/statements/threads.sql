@@ -95,9 +95,38 @@ set state = :state,
   request_id = null,
   workflow_id = null,
   principal = null,
+  branch = null,
+  branched_from = null,
+  branched_at = null,
+  plain_thread_id = null,
+  run_id = null,
+  run_attempt = null,
   updated_at = {now}
 where tenant = :tenant
   and thread_id = :thread_id
+returning version;
+
+-- name: put_thread_at_rest
+-- Make a thread that nobody runs, or take it from a run that is over: what it is is copied from another one.
+insert into counterfoil_thread (tenant, thread_id, state, parked_on, request_id, workflow_id, principal, branch,
+  branched_from, branched_at, created_at, updated_at)
+values (:tenant, :thread_id, :state, :parked_on, :request_id, :workflow_id, :principal, :branch,
+  :branched_from, :branched_at, {now}, {now})
+on conflict (tenant, thread_id) do update
+set state = excluded.state,
+  attempt = counterfoil_thread.attempt + 1,
+  version = counterfoil_thread.version + 1,
+  holder = null,
+  lease_until = 0,
+  parked_on = excluded.parked_on,
+  request_id = excluded.request_id,
+  workflow_id = excluded.workflow_id,
+  principal = excluded.principal,
+  branch = excluded.branch,
+  branched_from = excluded.branched_from,
+  branched_at = excluded.branched_at,
+  plain_thread_id = null,
+  updated_at = {now}
 returning version;
 
 -- name: insert_mint
