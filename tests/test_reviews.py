@@ -4,7 +4,6 @@ import threading
 from collections import Counter
 from collections.abc import Iterator
 from inspect import getdoc, signature
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -50,9 +49,9 @@ def ticket(call: Any, *, title: str) -> dict[str, Any]:
 
 
 @pytest.fixture(params=COLOURS)
-def each(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Coloured]:
+def each(request: pytest.FixtureRequest, url: str) -> Iterator[Coloured]:
     sent.clear()
-    made = Coloured(request.param, f"sqlite:///{tmp_path}/reviews.db")
+    made = Coloured(request.param, url)
     yield made
     made.close()
 
@@ -337,9 +336,8 @@ def test_there_is_nothing_to_open_about_a_settled_or_unknown_operation(each: Col
 
 
 @pytest.mark.parametrize("rival", ["threads", "two-counterfoils"])
-def test_of_twenty_reviewers_one_wins_and_the_others_learn_who(tmp_path: Path, rival: str) -> None:
+def test_of_twenty_reviewers_one_wins_and_the_others_learn_who(url: str, rival: str) -> None:
     sent.clear()
-    url = f"sqlite:///{tmp_path}/reviews.db"
     first = Coloured("sync", url)
     case = lose(first)
     others = [first] if rival == "threads" else [first, Coloured("sync", url)]
@@ -390,8 +388,8 @@ def test_any_text_can_be_evidence_and_reason(each: Coloured) -> None:
     assert again(each).evidence["evidence"] == hostile
 
 
-async def test_a_verdict_is_not_given_by_blocking_the_event_loop(tmp_path: Path) -> None:
-    with Counterfoil.open(f"sqlite:///{tmp_path}/reviews.db") as cf, pytest.raises(SyncOnEventLoop):
+async def test_a_verdict_is_not_given_by_blocking_the_event_loop(url: str) -> None:
+    with Counterfoil.open(url) as cf, pytest.raises(SyncOnEventLoop):
         cf.review.resolve("case-1", tenant=TENANT, verdict="noted", by="mei", expect_version=1)
 
 

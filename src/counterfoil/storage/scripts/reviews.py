@@ -112,11 +112,13 @@ Answer = Resolved | NoCase | Moved | Refusal
 
 def resolve(tenant: str, seq: int, ruling: Ruling) -> Script[Answer]:
     """Record a verdict and what it does to the operation, unless the case moved since the person saw it."""
-    case = yield from one_row("get_case", tenant=tenant, seq=seq)
-    if case is None:
+    found = yield from one_row("get_case", tenant=tenant, seq=seq)
+    if found is None:
         return NoCase()
-    key = OperationKey(tenant=tenant, operation_id=case["operation_id"])
+    key = OperationKey(tenant=tenant, operation_id=found["operation_id"])
     operation = yield from existing(key)
+    # The operation's lock may have been waited for while another verdict closed the case.
+    case = (yield from one_row("get_case", tenant=tenant, seq=seq)) or found
     if case["version"] != ruling.expect_version:
         return Moved(case)
     decision = decide_verdict(_judged(case, operation), ruling.verdict, has_value=ruling.has_value)
