@@ -70,9 +70,12 @@ def tables(url: str) -> set[str]:
 
 
 def empty(url: str) -> None:
-    """Take all rows out of a PostgreSQL database; a file is thrown away instead."""
+    """Begin anew: a PostgreSQL database loses its rows, a file goes away."""
     if is_postgres(url):
         execute(url, EMPTY)
+    else:
+        for path in file_of(url).parent.glob(f"{file_of(url).name}*"):
+            path.unlink()
 
 
 def await_quiet(url: str) -> None:

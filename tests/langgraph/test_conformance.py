@@ -1,9 +1,7 @@
 """The public suite for checkpointers, and that its tests did run: a saver in which nothing is detected passes, too."""
 
 import asyncio
-import itertools
 from collections.abc import AsyncIterator, Callable, Sequence
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -20,6 +18,7 @@ from langgraph.checkpoint.conformance.capabilities import BASE_CAPABILITIES, EXT
 
 from counterfoil import Counterfoil
 from counterfoil.langgraph.saver import CounterfoilSaver
+from tests import stores
 
 BASE = {"put": 17, "put_writes": 10, "get_tuple": 10, "list": 16, "delete_thread": 5}
 EXTENDED = {"delete_for_runs": 7, "copy_thread": 8, "prune": 8}
@@ -84,15 +83,13 @@ def as_it_is(saver: CounterfoilSaver) -> BaseCheckpointSaver[str]:
 
 
 @pytest.mark.parametrize("adapt", [as_it_is, Blocking], ids=["awaiting", "blocking"])
-@pytest.mark.parametrize("store", ["file", "memory"])
+@stores.on_each(*stores.STORES)
 @pytest.mark.parametrize("tenant", ["", "team-A"])
 async def test_the_public_suite_passes_in_every_capability_that_the_saver_claims(
-    tmp_path: Path, store: str, adapt: Callable[[CounterfoilSaver], BaseCheckpointSaver[str]], tenant: str
+    url: str, store: str, adapt: Callable[[CounterfoilSaver], BaseCheckpointSaver[str]], tenant: str
 ) -> None:
-    numbers = itertools.count()
-
     async def savers() -> AsyncIterator[BaseCheckpointSaver[str]]:
-        url = "sqlite:///:memory:" if store == "memory" else f"sqlite:///{tmp_path}/{next(numbers)}.db"
+        stores.empty(url)
         with Counterfoil.open(url) as cf:
             yield adapt(cf.saver(tenant=tenant))
 
