@@ -25,8 +25,9 @@ listen_addr = 127.0.0.1
 listen_port = {port}
 unix_socket_dir =
 pool_mode = transaction
-; all clients come in as the one user above, and anybody may use the console
+; all clients come in as the one user above, and anybody may use the console and give it orders
 auth_type = any
+admin_users = postgres
 default_pool_size = 5
 max_client_conn = 300
 """
