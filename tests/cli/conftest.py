@@ -4,7 +4,6 @@ import json
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,6 +11,8 @@ from click.testing import CliRunner, Result
 
 from counterfoil import Counterfoil, CounterfoilError, NotSent, Refused, effect
 from counterfoil.cli.main import cli
+
+RESOLVE = "review resolve case-1 --happened --value 1 --expect-version 1"
 
 
 @effect("cli.ticket", key="{request_id}/ticket")
@@ -49,8 +50,7 @@ class Line:
 
 
 @pytest.fixture
-def empty(tmp_path: Path) -> Line:
-    url = f"sqlite:///{tmp_path}/cli.db"
+def empty(url: str) -> Line:
     Counterfoil.open(url).close()
     return Line(url)
 
