@@ -45,8 +45,8 @@ from counterfoil.errors import (
 
 
 @pytest.fixture
-def cf() -> Iterator[Counterfoil]:
-    with Counterfoil.open("sqlite:///:memory:") as opened:
+def cf(url: str) -> Iterator[Counterfoil]:
+    with Counterfoil.open(url) as opened:
         yield opened
 
 
@@ -317,8 +317,8 @@ def test_a_closed_counterfoil(cf: Counterfoil) -> None:
 
 
 @pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")  # threads of other tests do not matter here
-def test_a_counterfoil_that_was_carried_across_a_fork(tmp_path: Path) -> None:
-    with Counterfoil.open(f"sqlite:///{tmp_path}/agent.db") as opened:
+def test_a_counterfoil_that_was_carried_across_a_fork(url: str) -> None:
+    with Counterfoil.open(url) as opened:
         reading, writing = os.pipe()
         child = os.fork()
         if child == 0:  # pragma: no cover - another process
