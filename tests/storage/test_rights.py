@@ -1,6 +1,7 @@
 """A role of PostgreSQL needs what the statements do and nothing more; what it lacks is named before any effect."""
 
 import json
+import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -22,7 +23,7 @@ from tests.postgres.databases import Database
 
 OWNERS = {"insert_migration"}
 STATEMENTS = {name: one.sql for name, one in catalog.load("postgres").items() if name not in OWNERS}
-LOCKING = {name for name, sql in STATEMENTS.items() if "for update" in sql or "for share" in sql}
+LOCKING = {name for name, sql in STATEMENTS.items() if re.search(r"\bfor (no key |key )?(update|share)\b", sql)}
 LOOKING = {name for name, sql in STATEMENTS.items() if not {"insert", "update", "delete"} & {*sql.split()}} - LOCKING
 NEEDED = [(table, right) for table, found in rights.needed("postgres").items() for right in found]
 sent: list[str] = []

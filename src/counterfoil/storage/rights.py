@@ -19,13 +19,19 @@ if TYPE_CHECKING:
 READ, WRITES = "select", ("insert", "update", "delete")
 _OWNERS = frozenset({"insert_migration"})
 """Statements that only the owner of the tables runs, who may do everything with them."""
+_TABLE = r"(counterfoil_\w+)"
 _USES = {
-    READ: re.compile(r"\b(?:from|join|into|update) (counterfoil_\w+)"),
-    "insert": re.compile(r"\binsert into (counterfoil_\w+)"),
-    "update": re.compile(r"(?<!for )\bupdate (counterfoil_\w+)"),
-    "delete": re.compile(r"\bdelete from (counterfoil_\w+)"),
+    READ: re.compile(rf"\b(?:from|join|into|update) {_TABLE}"),
+    "insert": re.compile(rf"\binsert into {_TABLE}"),
+    "update": re.compile(
+        rf"(?<!for )\bupdate {_TABLE}"
+        rf"|\binsert into {_TABLE}(?:(?!\binsert into\b).)*?\bdo update\b"
+        rf"|\bfrom {_TABLE}(?:(?!\bfrom\b).)*?\bfor (?:no key |key )?(?:update|share)\b",
+        re.DOTALL,
+    ),
+    "delete": re.compile(rf"\bdelete from {_TABLE}"),
 }
-_CHANGES_OR_LOCKS = re.compile(r"\bdo update\b|\bfor (?:update|share)\b")
+"""What a statement does with which table; to lock a row is a right of those who may update it."""
 
 
 @cache
@@ -38,10 +44,8 @@ def needed(dialect: str) -> Mapping[str, tuple[str, ...]]:
 
 def _uses(sql: str) -> Iterator[Use]:
     for right, pattern in _USES.items():
-        for table in pattern.findall(sql):
-            yield table, right
-            if right == READ and _CHANGES_OR_LOCKS.search(sql):
-                yield table, "update"
+        for found in pattern.finditer(sql):
+            yield next(filter(None, found.groups())), right
 
 
 def lacking(dialect: str, rows: Sequence[Row]) -> tuple[str, ...]:

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from itertools import islice
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Final
 
 from counterfoil.core.provider_key import could_be_provider_key, provider_key
-from counterfoil.core.states import TERMINAL, CaseState, OperationState
+from counterfoil.core.states import CaseState, OperationState
 from counterfoil.model import Case, Hit, Operation, OperationDetail, OperationKey, Page
 from counterfoil.storage import rows
 from counterfoil.storage.script import Row, Script, all_rows, one_row
@@ -49,37 +50,23 @@ class Wish:
 
 def list_operations(tenant: str | None, wish: Wish) -> Script[Page[Operation]]:
     """Return one page of operations, the newest first."""
-    if tenant is not None:
-        found = yield from _of_tenant(tenant, wish)
-    elif _drives(wish):
-        found = yield from _of_each_tenant(wish)
-    else:
-        found = yield from all_rows("list_operations_any_tenant", **wish.filters())
+    found: list[Row] = []
+    for each in (yield from _tenants(tenant)):
+        found += yield from _of_tenant(each, wish)
+    found.sort(key=itemgetter("seq"), reverse=True)
     return _page([rows.operation(row) for row in found[: wish.limit]], more=len(found) > wish.limit)
 
 
-def _drives(wish: Wish) -> bool:
-    """Say whether an index narrows the list better than walking it from its newest row does."""
-    is_open = wish.state is not None and wish.state not in TERMINAL
-    return wish.request_id is not None or wish.thread_id is not None or is_open
-
-
 def _of_tenant(tenant: str, wish: Wish) -> Script[Sequence[Row]]:
+    """Read a page by the index that narrows it most; few operations are in another state than `succeeded`."""
     filters = {**wish.filters(), "tenant": tenant}
     if wish.request_id is not None:
         return (yield from all_rows("list_operations_of_request", **filters, request_id=wish.request_id))
     if wish.thread_id is not None:
         return (yield from all_rows("list_operations_of_thread", **filters))
-    if _drives(wish):
-        return (yield from all_rows("list_open_operations", **filters, open_state=wish.state))
+    if wish.state not in {None, OperationState.SUCCEEDED}:
+        return (yield from all_rows("list_operations_in_state", **filters, in_state=wish.state))
     return (yield from all_rows("list_operations", **filters))
-
-
-def _of_each_tenant(wish: Wish) -> Script[Sequence[Row]]:
-    found: list[Row] = []
-    for tenant in (yield from _tenants(None)):
-        found += yield from _of_tenant(tenant, wish)
-    return sorted(found, key=lambda row: row["seq"], reverse=True)
 
 
 def _tenants(tenant: str | None) -> Script[Sequence[str]]:
@@ -103,13 +90,14 @@ def count_operations(tenant: str | None) -> Script[dict[str, int]]:
 
 def list_cases(tenant: str | None, *, state: CaseState | None, after: int, limit: int) -> Script[Page[Case]]:
     """Return one page of cases, the oldest first: nobody's case waits for ever behind newer ones."""
-    page = {"after": after, "limit": limit + 1}
-    if tenant is None:
-        found = yield from all_rows("list_cases_any_tenant", **page, state=state)
-    elif state is None:
-        found = yield from all_rows("list_cases", **page, tenant=tenant)
-    else:
-        found = yield from all_rows("list_cases_in_state", **page, tenant=tenant, state=state)
+    found: list[Row] = []
+    for each in (yield from _tenants(tenant)):
+        page = {"tenant": each, "after": after, "limit": limit + 1}
+        if state is None:
+            found += yield from all_rows("list_cases", **page)
+        else:
+            found += yield from all_rows("list_cases_in_state", **page, state=state)
+    found.sort(key=itemgetter("seq"))
     items = tuple(rows.case(row) for row in found[:limit])
     return Page(items=items, next=found[limit - 1]["seq"] if len(found) > limit else None)
 

@@ -27,18 +27,15 @@ from counterfoil_operation
 where tenant = :tenant
   {page};
 
--- name: list_open_operations
--- Page through a tenant's operations in one state that is not terminal. The list of states admits the small index, and
--- the plus keeps the planner from walking all of the tenant's operations by seq instead.
+-- name: list_operations_in_state
+-- Page through a tenant's operations in one state that is not the usual end of them; those have an index of their own,
+-- which the last condition admits.
 select {columns}
 from counterfoil_operation
 where tenant = :tenant
-  and state = :open_state
-  and state in ('awaiting_approval', 'pending', 'in_flight', 'unknown', 'parked')
-  and +seq < :before
-  {filters}
-order by +seq desc
-limit :limit;
+  and state = :in_state
+  and state <> 'succeeded'
+  {page};
 
 -- name: list_operations_of_request
 -- Page through the operations of one business request.
@@ -54,13 +51,6 @@ select {columns}
 from counterfoil_operation
 where tenant = :tenant
   and thread_id = :thread_id
-  {page};
-
--- name: list_operations_any_tenant
--- Page through all operations: for the operator of the database only.
-select {columns}
-from counterfoil_operation
-where true
   {page};
 
 -- name: list_tenants_any_tenant
@@ -190,14 +180,5 @@ from counterfoil_case
 where tenant = :tenant
   and state = :state
   and seq > :after
-order by seq
-limit :limit;
-
--- name: list_cases_any_tenant
--- Page through all cases, the oldest first: for the operator of the database only.
-select *
-from counterfoil_case
-where seq > :after
-  and (cast(:state as text) is null or state = :state)
 order by seq
 limit :limit;

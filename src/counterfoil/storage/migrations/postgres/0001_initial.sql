@@ -2,7 +2,7 @@
 -- Times are integer milliseconds, UTC; digests are 32 raw bytes.
 
 create table counterfoil_operation (
-  seq bigint generated always as identity primary key,
+  seq bigint generated always as identity,
   tenant text collate "C" not null check (tenant <> ''),
   operation_id text collate "C" not null check (operation_id <> ''),
   effect text collate "C" not null,
@@ -42,6 +42,7 @@ create table counterfoil_operation (
   created_at bigint not null,
   updated_at bigint not null,
   settled_at bigint,
+  primary key (tenant, seq), -- not of seq alone, which planners walk to find one tenant's rows among everybody's
   unique (tenant, operation_id),
   check (state <> 'in_flight' or holder is not null),
   check (holder is null or state in ('in_flight', 'succeeded')),
@@ -49,9 +50,8 @@ create table counterfoil_operation (
   check (state <> 'succeeded' or receipt is not null)
 );
 
-create index counterfoil_operation_newest on counterfoil_operation (tenant, seq);
-create index counterfoil_operation_open on counterfoil_operation (tenant, state, updated_at)
-  where state in ('awaiting_approval', 'pending', 'in_flight', 'unknown', 'parked');
+create index counterfoil_operation_state on counterfoil_operation (tenant, state, seq)
+  where state <> 'succeeded';
 create index counterfoil_operation_request on counterfoil_operation (tenant, request_id)
   where request_id is not null;
 create index counterfoil_operation_thread on counterfoil_operation (tenant, thread_id)
@@ -81,7 +81,7 @@ create table counterfoil_attempt (
 );
 
 create table counterfoil_evidence (
-  seq bigint generated always as identity primary key,
+  seq bigint generated always as identity,
   tenant text collate "C" not null,
   operation_id text collate "C" not null,
   attempt bigint not null,
@@ -89,13 +89,12 @@ create table counterfoil_evidence (
   answer text collate "C" not null,
   body bytea,
   given_by text collate "C" not null,
-  at bigint not null
+  at bigint not null,
+  primary key (tenant, operation_id, seq)
 );
 
-create index counterfoil_evidence_operation on counterfoil_evidence (tenant, operation_id, seq);
-
 create table counterfoil_case (
-  seq bigint generated always as identity primary key,
+  seq bigint generated always as identity,
   tenant text collate "C" not null,
   operation_id text collate "C" not null,
   kind text collate "C" not null check (kind in ('unknown_outcome', 'possible_double_effect', 'contradicting_receipts',
@@ -109,6 +108,7 @@ create table counterfoil_case (
   verdict_by text collate "C",
   verdict_reason text collate "C",
   verdict_at bigint,
+  primary key (tenant, seq),
   check ((state = 'resolved') = (verdict is not null))
 );
 

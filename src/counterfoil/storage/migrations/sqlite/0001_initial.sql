@@ -50,8 +50,8 @@ create table counterfoil_operation (
 ) strict;
 
 create index counterfoil_operation_newest on counterfoil_operation (tenant, seq);
-create index counterfoil_operation_open on counterfoil_operation (tenant, state, updated_at)
-  where state in ('awaiting_approval', 'pending', 'in_flight', 'unknown', 'parked');
+create index counterfoil_operation_state on counterfoil_operation (tenant, state, seq)
+  where state <> 'succeeded';
 create index counterfoil_operation_request on counterfoil_operation (tenant, request_id)
   where request_id is not null;
 create index counterfoil_operation_thread on counterfoil_operation (tenant, thread_id)

@@ -162,14 +162,14 @@ CREATE INDEX counterfoil_operation_checkpoint on counterfoil_operation (tenant, 
 
 CREATE INDEX counterfoil_operation_newest on counterfoil_operation (tenant, seq);
 
-CREATE INDEX counterfoil_operation_open on counterfoil_operation (tenant, state, updated_at)
-  where state in ('awaiting_approval', 'pending', 'in_flight', 'unknown', 'parked');
-
 CREATE INDEX counterfoil_operation_request on counterfoil_operation (tenant, request_id)
   where request_id is not null;
 
 CREATE INDEX counterfoil_operation_run on counterfoil_operation (tenant, run_id)
   where run_id is not null;
+
+CREATE INDEX counterfoil_operation_state on counterfoil_operation (tenant, state, seq)
+  where state <> 'succeeded';
 
 CREATE INDEX counterfoil_operation_thread on counterfoil_operation (tenant, thread_id)
   where thread_id is not null;
