@@ -146,7 +146,7 @@ class Runner:
             case Read(maker):
                 return self._store.read(maker)
             case Look(maker) if not self._store.claims_at_once:
-                return self._store.read(maker)
+                return self._store.look(maker)
             case Look(_, maker) | Write(maker):
                 entry.writes()
                 return self._store.write(maker)

@@ -183,6 +183,41 @@ def test_reads_do_not_wait_for_a_write_and_see_what_was_committed(store: SqliteS
     assert numbers(store) == [0]
 
 
+def test_a_look_takes_the_writers_connection_if_it_is_idle(store: SqliteStore) -> None:
+    seen: list[str] = []
+    store.writer._transactions.connection.set_trace_callback(seen.append)
+    assert store.look(sql("select n from t")) == []
+    assert seen == ["select n from t"]
+
+
+def test_a_look_does_not_wait_for_a_write_and_sees_what_was_committed(store: SqliteStore) -> None:
+    gate = Gate()
+    leader = lead(store, gate)
+    assert store.look(sql("select n from t")) == []
+    gate.open()
+    leader.result()
+    assert store.look(sql("select n from t")) == [{"n": 0}]
+
+
+def test_a_look_does_not_see_what_an_interrupt_left_open(store: SqliteStore) -> None:
+    store.writer._transactions.connection.execute("begin immediate")
+    store.writer._transactions.connection.execute("insert into t values (1)")
+    assert store.look(sql("select n from t")) == []
+
+
+def test_a_look_hands_the_lead_on(store: SqliteStore) -> None:
+    gate = Gate()
+    look = Call(lambda: store.look(during(gate, sql("select n from t"))))
+    assert gate.reached.wait(SECONDS)
+    queue = watch_queue(store)
+    other = Call(lambda: store.write(add(1)))
+    queue.joined(1)
+    gate.open()
+    assert look.result() == []
+    other.result()
+    assert numbers(store) == [1]
+
+
 def test_a_reader_cannot_write(store: SqliteStore) -> None:
     with pytest.raises(StoreUnavailable, match="SQLITE_READONLY"):
         store.read(add(1))

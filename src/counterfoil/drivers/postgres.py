@@ -102,6 +102,10 @@ class PostgresStore:
                 self.protocol.again_or_raise(error, Progress(), runs=runs)
         raise AssertionError("unreachable")
 
+    def look(self, maker: Maker[T]) -> T:
+        """Run a script that reads one row; here it goes before a claim only where that was lost to another caller."""
+        return self.read(maker)
+
     def awaiting(self) -> AsyncPostgresStore:
         """Return the twin for callers on an event loop."""
         from counterfoil.drivers.postgres_async import AsyncPostgresStore  # noqa: PLC0415 - brings asyncio

@@ -77,6 +77,14 @@ class SqliteStore:
         del within
         return self.write(maker)
 
+    def look(self, maker: Maker[T]) -> T:
+        """Run a script that reads one row, on the writer's connection while that is idle: it knows what it wrote."""
+        unit = Unit(maker, transaction=False)
+        if self.writer.run_if_idle(unit):
+            result: T = unit.answer()
+            return result
+        return self.read(maker)
+
     def read(self, maker: Maker[T]) -> T:
         """Run a script of reads; several reads may see several states of the database."""
         if self.url.in_memory:

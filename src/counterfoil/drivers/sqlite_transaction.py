@@ -42,6 +42,7 @@ class Transactions:
         try:
             if unit.transaction:
                 return self._run_alone(unit.maker())
+            self._undo()
             return self._runner.run(self.connection, unit.maker())
         finally:
             self._running = None
@@ -110,7 +111,7 @@ class Transactions:
         return result
 
     def _prepare(self) -> None:
-        self._undo()  # what an interrupt left open just where nothing could catch it
+        self._undo()
         self._check()
 
     def _begin(self) -> None:
@@ -121,6 +122,7 @@ class Transactions:
             raise from_sqlite(error, self._runner.path) from error
 
     def _undo(self) -> None:
+        """Roll back, be it what an interrupt left open just where nothing could catch it."""
         if self.connection.in_transaction:
             self.connection.execute("rollback")
 

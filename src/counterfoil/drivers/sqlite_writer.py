@@ -91,6 +91,13 @@ class Writer:
             raise
         return unit.answer()
 
+    def run_if_idle(self, unit: Unit) -> bool:
+        """Run a unit if nobody leads and nobody waits, and say whether it was run."""
+        if not self._finds_nobody():
+            return False
+        unit.result = self._run_at_once(unit)
+        return True
+
     def submit(self, unit: Unit) -> None:
         """Queue a unit for a caller that must not block; `unit.notify` is called when it is done."""
         if self._enqueue(unit):

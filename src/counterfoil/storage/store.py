@@ -29,6 +29,10 @@ class Store(Protocol):
         """Run a script of reads."""
         ...
 
+    def look(self, maker: Maker[T]) -> T:
+        """Run a script that reads one row: the read that goes before a claim."""
+        ...
+
     def write(self, maker: Maker[T]) -> T:
         """Run a script in a transaction."""
         ...
