@@ -115,9 +115,10 @@ CREATE TABLE counterfoil_operation (
   operation_id text not null check (operation_id <> ''),
   effect text not null,
   effect_version integer not null,
-  sender text not null check (sender in ('caller', 'dispatcher')),
-  state text not null check (state in ('awaiting_approval', 'pending', 'in_flight', 'unknown', 'parked',
-    'succeeded', 'failed', 'rejected', 'expired', 'cancelled')),
+  sender text not null check (sender = 'caller' or sender = 'dispatcher'),
+  state text not null check (state = 'awaiting_approval' or state = 'pending' or state = 'in_flight'
+    or state = 'unknown' or state = 'parked' or state = 'succeeded' or state = 'failed' or state = 'rejected'
+    or state = 'expired' or state = 'cancelled'),
   identity_digest blob not null check (length(identity_digest) = 32),
   content_digest blob not null check (length(content_digest) = 32),
   field_digests blob not null,
@@ -133,7 +134,8 @@ CREATE TABLE counterfoil_operation (
   first_attempt_at integer not null default 0,
   receipt blob,
   receipt_marker text,
-  settled_by text check (settled_by in ('reply', 'late_reply', 'lookup', 'verdict')),
+  settled_by text check (settled_by = 'reply' or settled_by = 'late_reply' or settled_by = 'lookup'
+    or settled_by = 'verdict'),
   evidence blob,
   error_class text,
   error_text text,
@@ -152,8 +154,9 @@ CREATE TABLE counterfoil_operation (
   settled_at integer,
   unique (tenant, operation_id),
   check (state <> 'in_flight' or holder is not null),
-  check (holder is null or state in ('in_flight', 'succeeded')),
-  check ((state in ('succeeded', 'failed', 'rejected', 'expired', 'cancelled')) = (settled_at is not null)),
+  check (holder is null or state = 'in_flight' or state = 'succeeded'),
+  check ((state = 'succeeded' or state = 'failed' or state = 'rejected' or state = 'expired'
+    or state = 'cancelled') = (settled_at is not null)),
   check (state <> 'succeeded' or receipt is not null)
 ) strict;
 
@@ -183,7 +186,7 @@ CREATE INDEX counterfoil_operation_workflow on counterfoil_operation (tenant, wo
 CREATE TABLE counterfoil_thread (
   tenant text not null,
   thread_id text not null check (thread_id <> ''),
-  state text not null check (state in ('idle', 'running', 'parked')),
+  state text not null check (state = 'idle' or state = 'running' or state = 'parked'),
   attempt integer not null default 0,
   version integer not null default 0,
   holder text,
