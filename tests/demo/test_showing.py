@@ -1,5 +1,6 @@
 """The table, the sentence and the exit code follow from the counts alone."""
 
+import json
 import shlex
 import sys
 from pathlib import Path
@@ -9,10 +10,20 @@ from click.testing import CliRunner
 
 from counterfoil.cli.main import cli
 from counterfoil.demo import showing, tickets
+from counterfoil.demo.places import Places
 from counterfoil.demo.situations import SITUATIONS
 from counterfoil.demo.steps import Report
 from counterfoil.demo.tickets import Played, Row
 
+GONE = Places.in_folder(Path("/tmp/gone"), kept=False)  # noqa: S108 - nothing is written there
+KEPT = Places.in_folder(Path("/tmp/kept"), kept=True)  # noqa: S108 - nor there
+NAMED = Places(
+    folder=Path("/tmp/gone"),  # noqa: S108 - nor there
+    url="postgresql://me:hunter-22@db/agent",
+    shown="postgresql://me@db/agent",
+    prefix="demo-1a2b3c4d-",
+    kept=True,
+)
 BY_SLUG = {situation.slug: situation for situation in SITUATIONS}
 WAITED = Report(end="waiting", calls=1, receipts=(1,), sources=("effect",))
 
@@ -58,12 +69,12 @@ def test_the_totals_are_one_sentence() -> None:
 
 
 def test_the_replay_names_calls_tickets_and_receipts() -> None:
-    assert "plain LangGraph 2/1/2 [1, 2], with Counterfoil 2/1/1 [1, 1]" in showing.as_text(GOOD, kept=None)
+    assert "plain LangGraph 2/1/2 [1, 2], with Counterfoil 2/1/1 [1, 1]" in showing.as_text(GOOD, GONE)
 
 
 def test_the_next_step_names_the_kept_database() -> None:
-    assert "sqlite:////tmp/kept/counterfoil.db" in showing.as_text(GOOD, kept=Path("/tmp/kept"))  # noqa: S108
-    assert "--keep FOLDER" in showing.as_text(GOOD, kept=None)
+    assert "sqlite:////tmp/kept/counterfoil.db" in showing.as_text(GOOD, KEPT)
+    assert "--keep FOLDER" in showing.as_text(GOOD, GONE)
     assert showing.GRAPH.is_file()
 
 
@@ -74,12 +85,28 @@ def test_the_next_step_can_be_pasted_where_the_command_is_not_on_the_path(
     monkeypatch: pytest.MonkeyPatch, found: str | None, command: str
 ) -> None:
     monkeypatch.setattr("shutil.which", lambda _name: found)
-    told = showing.as_text(GOOD, kept=None)
+    told = showing.as_text(GOOD, GONE)
     assert f"\n  {command} demo tickets --keep FOLDER && {command} ops list --url sqlite:///" in told
 
 
+def test_rows_in_a_named_database_are_said_to_stay_and_can_be_told_apart() -> None:
+    told = showing.as_text(GOOD, NAMED)
+    assert "rows stay in postgresql://me@db/agent\n" in told
+    assert "demo-1a2b3c4d-team-A and demo-1a2b3c4d-team-B" in told
+    assert "ops list --tenant demo-1a2b3c4d-team-A --url postgresql://me@db/agent\n" in told
+    assert "hunter-22" not in told + json.dumps(showing.as_json(GOOD, NAMED))
+    assert "rows stay" not in showing.as_text(GOOD, KEPT)
+
+
+def test_the_json_says_what_is_kept() -> None:
+    kept = {"database": "sqlite:////tmp/kept/counterfoil.db", "tenants": ["team-A", "team-B"]}
+    assert showing.as_json(GOOD, KEPT)["kept"] == kept
+    assert showing.as_json(GOOD, GONE)["kept"] is None
+    assert showing.as_json(GOOD, NAMED)["kept"]["tenants"] == NAMED.tenants
+
+
 def test_the_json_has_the_counts_and_what_the_runs_told() -> None:
-    told = showing.as_json(GOOD)
+    told = showing.as_json(GOOD, GONE)
     assert told["rows"][0] == {
         "situation": "interrupt-after-post",
         "plain": 2,
@@ -116,6 +143,23 @@ def test_kept_promises_exit_with_0(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tickets, "play_all", lambda _folder: GOOD)
     result = CliRunner().invoke(cli, ["demo", "tickets"])
     assert (result.exit_code, "NOT AS IT MUST BE" in result.output) == (0, False)
+
+
+@pytest.mark.parametrize("url", ["sqlite:///:memory:", "postgresql://me:hunter-22@127.0.0.1:1/agent", "mysql://x/y"])
+def test_a_database_that_cannot_be_used_is_refused_before_anything_runs(
+    monkeypatch: pytest.MonkeyPatch, url: str
+) -> None:
+    monkeypatch.setattr(tickets, "play_all", lambda _places: pytest.fail("it ran"))
+    result = CliRunner().invoke(cli, ["demo", "tickets", "--url", url])
+    assert result.exit_code in {1, 2}
+    assert result.output.startswith("error[")
+    assert "hunter-22" not in result.output
+
+
+def test_a_folder_and_a_database_are_one_too_many(tmp_path: Path) -> None:
+    result = CliRunner().invoke(cli, ["demo", "tickets", "--keep", str(tmp_path), "--url", "sqlite:///agent.db"])
+    assert result.exit_code == 2
+    assert "leave one of the two out" in result.output
 
 
 def test_a_missing_extra_is_refused_with_the_line_to_install_it(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,4 +1,4 @@
-"""Run the real demo once, in a process of its own, and judge what the ticket server counted."""
+"""Run the real demo once on each store, in a process of its own, and judge what the ticket server counted."""
 
 import json
 import subprocess
@@ -7,6 +7,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
+from counterfoil import Counterfoil, effect
+from tests import stores
+from tests.cli.conftest import Line
 
 pytestmark = pytest.mark.slow
 
@@ -117,3 +121,34 @@ def test_a_folder_with_an_earlier_run_is_refused(done: subprocess.CompletedProce
     again = demo("--keep", str(kept))
     assert again.returncode == 2
     assert "is not empty" in again.stderr
+
+
+# --- in a database that somebody names --------------------------------------------------------------------------------
+
+
+@effect("demo.theirs", key="{request_id}/create-ticket")
+def theirs(call: Any, *, title: str) -> str:
+    return title
+
+
+@stores.on_each(stores.POSTGRES)
+def test_in_a_named_database_it_counts_the_same_and_touches_nobodys_rows(url: str) -> None:
+    everything = "select * from counterfoil_operation order by seq"
+    with Counterfoil.open(url) as cf:  # somebody else's operation, under the very names of a situation
+        cf.perform(theirs, tenant="team-A", request_id="reply-lost", title="theirs")
+    before = stores.execute(url, everything)
+    done = demo("--json", "--url", url)
+    assert (done.returncode, done.stderr) == (0, "")
+    told = json.loads(done.stdout)
+    counted = [(row["situation"], row["plain"], row["counterfoil"], row["unknown"]) for row in told["rows"]]
+    assert counted == COUNTS
+    assert {row["situation"]: row["note"] for row in told["rows"] if row["situation"] in NOTES} == NOTES
+    assert stores.execute(url, everything)[:1] == before
+    tenants = told["kept"]["tenants"]
+    for tenant, operations in zip(tenants, (11, 1), strict=True):
+        assert len(Line(url).json("ops list --tenant", tenant)) == operations
+    for table in ("operation", "thread", "checkpoint"):
+        whose = f"select distinct tenant from counterfoil_{table}"  # noqa: S608 - ours
+        assert {tenant for (tenant,) in stores.execute(url, whose)} <= {"team-A", *tenants}
+    assert url.partition("@")[2] in told["kept"]["database"]
+    assert url not in done.stdout

@@ -16,6 +16,7 @@ from counterfoil.errors import Exit
 if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
+    from counterfoil.demo.places import Places
     from counterfoil.demo.tickets import Row
 
 
@@ -25,28 +26,40 @@ def command() -> None:
 
 
 @command.command()
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object: rows, replay and versions.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object: rows, replay, versions and what is kept.")
 @click.option(
     "--keep",
     metavar="FOLDER",
     type=click.Path(file_okay=False, path_type=Path),
     help="Keep the databases in this folder, which must be new or empty.",
 )
+@click.option(
+    "--url",
+    metavar="URL",
+    help="Counterfoil's database, such as postgresql://me@localhost/scratch. Its rows stay there, under tenants of this"
+    " run alone.",
+)
 @click.pass_context
-def tickets(ctx: click.Context, *, as_json: bool, keep: Path | None) -> None:
+def tickets(ctx: click.Context, *, as_json: bool, keep: Path | None, url: str | None) -> None:
     """Open tickets through kills, retries and resumes: plain LangGraph beside Counterfoil.
 
     Ten everyday situations against a real HTTP ticket server in a process of its own, with really killed processes.
     Both columns are the server's counts. Exit code 8 if one of Counterfoil's is not what it must be.
+
+    Without --url everything is in files that are gone afterwards; plain LangGraph's checkpoints always are in files.
     """
     ctx.meta["counterfoil.json"] = as_json
-    from counterfoil.demo.tickets import play_all
+    from counterfoil.demo.tickets import check_extra, play_all
 
+    if keep and url:
+        raise click.BadParameter("what --url names is kept anyway; leave one of the two out.", param_hint="--keep")
+    check_extra()
     with _folder(keep) as folder:
+        places = _places(Path(folder), url, kept=keep is not None)
         if sys.stderr.isatty():
             click.echo("Playing ten situations in both columns, about ten seconds ...", err=True)
-        rows = play_all(Path(folder).absolute())
-    click.echo(_as_json(rows) if as_json else _as_text(rows, keep))
+        rows = play_all(places)
+    click.echo(_as_json(rows, places) if as_json else _as_text(rows, places))
     ctx.exit(Exit.DONE if all(row.keeps_promise for row in rows) else Exit.CHECK_FOUND)
 
 
@@ -60,13 +73,19 @@ def _folder(keep: Path | None) -> AbstractContextManager[str | Path]:
     return nullcontext(keep)
 
 
-def _as_json(rows: list[Row]) -> str:
+def _places(folder: Path, url: str | None, *, kept: bool) -> Places:
+    from counterfoil.demo.places import Places
+
+    return Places.in_folder(folder, kept=kept) if url is None else Places.in_database(folder, url)
+
+
+def _as_json(rows: list[Row], places: Places) -> str:
     from counterfoil.demo.showing import as_json
 
-    return json.dumps(as_json(rows), indent=2)
+    return json.dumps(as_json(rows, places), indent=2)
 
 
-def _as_text(rows: list[Row], keep: Path | None) -> str:
+def _as_text(rows: list[Row], places: Places) -> str:
     from counterfoil.demo.showing import as_text
 
-    return as_text(rows, kept=keep)
+    return as_text(rows, places)

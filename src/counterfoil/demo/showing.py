@@ -10,6 +10,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any, Final
 
+from counterfoil.demo.places import Places
 from counterfoil.demo.steps import Report
 from counterfoil.demo.tickets import Row
 
@@ -19,16 +20,24 @@ TOTALS: Final = (
     " Counterfoil {managed}{unknown}."
 )
 GRAPH: Final = Path(__file__).with_name("graph.py")
-_PACKAGES: Final = ("counterfoil", "langgraph", "langgraph-checkpoint", "langgraph-checkpoint-sqlite", "httpx")
+_PACKAGES: Final = (
+    "counterfoil",
+    "langgraph",
+    "langgraph-checkpoint",
+    "langgraph-checkpoint-sqlite",
+    "httpx",
+    "psycopg",
+)
 
 
 # --- for people -------------------------------------------------------------------------------------------------------
 
 
-def as_text(rows: Sequence[Row], *, kept: Path | None) -> str:
+def as_text(rows: Sequence[Row], places: Places) -> str:
     """Return the table, the totals, the replay lines, what broke its promise, and what to do next."""
     broken = [_broken(row) for row in rows if not row.keeps_promise]
-    return "\n\n".join([table(rows), totals(rows), replay_lines(rows), *broken, what_next(kept)])
+    kept = [where(places)] if places.is_named else []
+    return "\n\n".join([table(rows), totals(rows), replay_lines(rows), *broken, *kept, what_next(places)])
 
 
 def table(rows: Sequence[Row]) -> str:
@@ -67,15 +76,25 @@ def replay_lines(rows: Iterable[Row]) -> str:
     )
 
 
-def what_next(kept: Path | None) -> str:
-    """Return what to do with the databases, and where the graph is."""
-    folder = kept or "FOLDER"
-    command = "counterfoil" if shutil.which("counterfoil") else f"{shlex.quote(sys.executable)} -m counterfoil"
-    keep = "" if kept else f"{command} demo tickets --keep FOLDER && "
-    look = f"{command} ops list --url"
+def where(places: Places) -> str:
+    """Say what was written into a database that is not the demo's own."""
     return (
-        f"Next: the operations and their receipts\n  {keep}{look} sqlite:///{folder}/counterfoil.db\n"
-        f"and the graph, with the one line that differs\n  {GRAPH}"
+        f"Counterfoil's rows stay in {places.shown}\n  under the tenants {' and '.join(places.tenants)}, which are this"
+        " run's alone; no other row was touched.\n  Plain LangGraph kept its checkpoints in SQLite files, which are"
+        " gone."
+    )
+
+
+def what_next(places: Places) -> str:
+    """Return what to do with the databases, and where the graph is."""
+    command = "counterfoil" if shutil.which("counterfoil") else f"{shlex.quote(sys.executable)} -m counterfoil"
+    if places.kept:
+        tenant = f"--tenant {places.tenants[0]} " if places.is_named else ""
+        look = f"{command} ops list {tenant}--url {shlex.quote(places.shown)}"
+    else:
+        look = f"{command} demo tickets --keep FOLDER && {command} ops list --url sqlite:///FOLDER/counterfoil.db"
+    return (
+        f"Next: the operations and their receipts\n  {look}\nand the graph, with the one line that differs\n  {GRAPH}"
     )
 
 
@@ -89,9 +108,10 @@ def _broken(row: Row) -> str:
 # --- for programs -----------------------------------------------------------------------------------------------------
 
 
-def as_json(rows: Sequence[Row]) -> dict[str, Any]:
+def as_json(rows: Sequence[Row], places: Places) -> dict[str, Any]:
     """Return the whole run as plain data."""
     return {
+        "kept": {"database": places.shown, "tenants": places.tenants} if places.kept else None,
         "rows": [_row(row) for row in rows],
         "replay": {column: asdict(details) for column, details in _replay_row(rows).replays().items()},
         "versions": versions(),

@@ -4,6 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
+from counterfoil.demo.places import TENANTS
 from counterfoil.demo.stage import Stage
 from counterfoil.testing.provider_desk import Settings
 
@@ -86,7 +87,8 @@ def other_payload(stage: Stage) -> None:
 
 def three_operations(stage: Stage) -> None:
     """Send three distinct requests: two share the tenant, two share the request id."""
-    for tenant, request_id in (("team-A", "r-1"), ("team-A", "r-2"), ("team-B", "r-1")):
+    one, other = TENANTS
+    for tenant, request_id in ((one, "r-1"), (one, "r-2"), (other, "r-1")):
         stage.start(tenant=tenant, request_id=request_id, thread_id=f"{tenant}/{request_id}")
 
 

@@ -34,13 +34,14 @@ Given = Start | GoOn | Answer
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Step:
-    """One run of the graph in a process of its own."""
+    """One run of the graph in a process of its own; `database` is Counterfoil's URL, or the file of plain LangGraph."""
 
     column: Column
     url: str
     database: str
     given: Given = GoOn()
     tenant: str
+    tenant_prefix: str = ""
     request_id: str
     thread_id: str
     opaque: bool = False

@@ -3,10 +3,10 @@
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from importlib.util import find_spec
-from pathlib import Path
 from queue import SimpleQueue
 from typing import Final
 
+from counterfoil.demo.places import TENANTS, Places
 from counterfoil.demo.situations import SITUATIONS, Situation
 from counterfoil.demo.stage import Stage
 from counterfoil.demo.steps import COLUMNS, Column, Report, Step
@@ -70,28 +70,30 @@ class Row:
         return {"plain": replay(self.plain), "counterfoil": replay(self.counterfoil)}
 
 
-def play_all(folder: Path) -> list[Row]:
-    """Play all situations; the databases lie in `folder`, Counterfoil's is `counterfoil.db`.
+def play_all(places: Places) -> list[Row]:
+    """Play all situations.
 
     Raises:
-        MissingExtra: the demo's requirements are not installed.
         DemoBroken: a demo process did what no situation provides for.
     """
-    check_extra()
     servers: SimpleQueue[ProviderClient] = SimpleQueue()
     providers = [CountingProvider() for _ in range(LANES)]
     for provider in providers:
         servers.put(provider)
     try:
         with ThreadPoolExecutor(LANES) as lanes:
-            return list(lanes.map(lambda situation: _play(situation, folder, servers), SITUATIONS))
+            return list(lanes.map(lambda situation: _play(situation, places, servers), SITUATIONS))
     finally:
         for provider in providers:
             provider.close()
 
 
 def check_extra() -> None:
-    """Refuse to start without the demo's requirements."""
+    """Refuse to start without the demo's requirements.
+
+    Raises:
+        MissingExtra: they are not installed.
+    """
     if missing := [name for name in _NEEDED if not _is_installed(name)]:
         raise MissingExtra(
             f"The demo needs {', '.join(missing)}, which is not installed. Install it with:"
@@ -106,31 +108,30 @@ def _is_installed(name: str) -> bool:
         return False
 
 
-def _play(situation: Situation, folder: Path, servers: SimpleQueue[ProviderClient]) -> Row:
+def _play(situation: Situation, places: Places, servers: SimpleQueue[ProviderClient]) -> Row:
     server = servers.get()
     try:
-        played = {column: _play_column(situation, column, folder, server) for column in COLUMNS}
+        played = {column: _play_column(situation, column, places, server) for column in COLUMNS}
     finally:
         servers.put(server)
     return Row(situation=situation, **played)
 
 
-def _play_column(situation: Situation, column: Column, folder: Path, server: ProviderClient) -> Played:
+def _play_column(situation: Situation, column: Column, places: Places, server: ProviderClient) -> Played:
     server.reset()
     server.configure(situation.server)
-    stage = Stage(server, _step(situation, column, folder, server.url))
+    stage = Stage(server, _step(situation, column, places, server.url))
     situation.play(stage)
     return Played(counts=tuple(stage.counts), reports=tuple(stage.reports))
 
 
-def _step(situation: Situation, column: Column, folder: Path, url: str) -> Step:
-    # LangGraph's saver gets a file for each situation, so that it never waits for a lock; Counterfoil can share.
-    name = "counterfoil" if column == "counterfoil" else f"plain-{situation.slug}"
+def _step(situation: Situation, column: Column, places: Places, url: str) -> Step:
     return Step(
         column=column,
         url=url,
-        database=str(folder / f"{name}.db"),
-        tenant="team-A",
+        database=places.database(column, situation),
+        tenant=TENANTS[0],
+        tenant_prefix=places.prefix,
         request_id=situation.slug,
         thread_id=situation.slug,
     )

@@ -73,7 +73,7 @@ def run_plain(step: Step, trace: Trace) -> dict[str, Any]:
 
 def run_counterfoil(step: Step, trace: Trace) -> dict[str, Any]:
     """Run the same graph with Counterfoil."""
-    with Counterfoil.open(f"sqlite:///{step.database}") as cf:
+    with Counterfoil.open(step.database) as cf:
         cf.resources.provide(httpx.Client, lambda: connect(step.url))
         create = create_opaque_ticket if step.opaque else create_ticket
 
@@ -84,7 +84,8 @@ def run_counterfoil(step: Step, trace: Trace) -> dict[str, Any]:
             return ticket
 
         graph = cf.compile(build(trace.watch(open_ticket), mailer(step)))
-        who = Who(tenant=step.tenant, request_id=step.request_id, thread_id=step.thread_id)
+        tenant = f"{step.tenant_prefix}{step.tenant}"
+        who = Who(tenant=tenant, request_id=step.request_id, thread_id=step.thread_id)
         state: dict[str, Any] = cf.run(graph, what(step), config=place(graph, step, cf.config(**who)), **who)
         return state
 
