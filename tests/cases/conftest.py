@@ -6,12 +6,12 @@ import pytest
 from counterfoil.testing.provider_client import CountingProvider
 from tests.cases.counted import Counted
 from tests.cases.stock import Ours, Stock
-from tests.langgraph.shop import Shop, make_shop
+from tests.langgraph.shop import Shop
 
 
 @pytest.fixture
 def shop(url: str, tmp_path: Path) -> Iterator[Shop]:
-    made = make_shop(tmp_path, url=url)
+    made = Shop(url, tmp_path)
     yield made
     made.close()
 

@@ -145,10 +145,6 @@ class Shop:
         return stores.stored(self.url)
 
 
-def make_shop(folder: Path, *, url: str = "") -> Shop:
-    return Shop(url or f"sqlite:///{folder}/shop.db", folder)
-
-
 def chain(*nodes: tuple[str, Node], schema: Any = State, **options: Any) -> Any:
     """Build a graph that runs its nodes one after the other."""
     builder: Any = StateGraph(schema)

@@ -1,7 +1,6 @@
 """A managed run waits for an unknown outcome as for a person, and goes on when it is settled."""
 
 import sys
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,7 +11,7 @@ from counterfoil.errors import EffectRefused, OperationClosed, OutcomeUnknown, T
 from counterfoil.langgraph import aperform, perform
 from counterfoil.storage.scripts import threads
 from counterfoil.testing.clock import FakeClock
-from tests.langgraph.shop import WHO, Shop, State, alose_reply, chain, lose_findable, lose_reply, make_shop
+from tests.langgraph.shop import WHO, Shop, State, alose_reply, chain, lose_findable, lose_reply
 
 OPERATION = "r-1/opaque/1"
 
@@ -126,12 +125,12 @@ def test_a_resume_value_is_no_verdict(shop: Shop, resume: Any) -> None:
 
 
 def test_a_thread_that_ended_waits_for_nothing_though_its_last_run_died(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    shop: Shop, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def die(*_: Any, **__: Any) -> None:
         sys.exit()
 
-    shop, clock = make_shop(tmp_path), FakeClock()
+    clock = FakeClock()
     cf = shop.open(clock=clock)
     graph = cf.compile(chain(("pay", pay), ("done", done)))
     cf.run(graph, {}, **WHO)

@@ -492,8 +492,8 @@ def test_metadata_given_to_the_saver_is_checked(shop: Shop) -> None:
     assert json.dumps(caught.value.facts, default=str).count("canary") == 0
 
 
-def test_a_saver_of_a_closed_counterfoil_says_so(tmp_path: Any) -> None:
-    cf = Counterfoil.open(f"sqlite:///{tmp_path}/x.db")
+def test_a_saver_of_a_closed_counterfoil_says_so(url: str) -> None:
+    cf = Counterfoil.open(url)
     saver = cf.saver()
     cf.close()
     with pytest.raises(StoreClosed):
