@@ -11,7 +11,7 @@ SQLITE, POSTGRES = "sqlite", "postgres"
 
 
 def everywhere(scenarios: Iterable[Scenario], is_soak: Callable[[Scenario, str], bool]) -> list[object]:
-    """Return each scenario on each store, to be parameters named `scenario` and `url`."""
+    """Return each scenario on each store, to be parameters named `scenario` and `server`."""
     return [
         pytest.param(
             scenario, store, id=f"{scenario.name}-{store}", marks=[pytest.mark.soak] * is_soak(scenario, store)
@@ -22,7 +22,7 @@ def everywhere(scenarios: Iterable[Scenario], is_soak: Callable[[Scenario, str],
 
 
 @pytest.fixture(params=(SQLITE, POSTGRES), scope="module")
-def url(request: pytest.FixtureRequest) -> str | None:
+def server(request: pytest.FixtureRequest) -> str | None:
     """What the crash kit is given: nothing for SQLite files of its own, or a server."""
     if request.param == SQLITE:
         return None
@@ -30,7 +30,7 @@ def url(request: pytest.FixtureRequest) -> str | None:
 
 
 @pytest.fixture(scope="module")
-def ground(url: str | None) -> Iterator[Ground]:
+def ground(server: str | None) -> Iterator[Ground]:
     """Where the worlds of one scenario after the other live."""
-    with ground_at(url) as made:
+    with ground_at(server) as made:
         yield made

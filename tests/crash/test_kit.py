@@ -1,5 +1,6 @@
 """The crash kit catches what it is made to catch, and says so."""
 
+import asyncio
 from collections.abc import Callable
 from itertools import cycle
 from pathlib import Path
@@ -149,6 +150,18 @@ def test_a_commit_goes_by_the_statement_before_it() -> None:
     recorder(Point.BEFORE_STATEMENT, "archive_attempt")
     recorder(Point.BEFORE_COMMIT, "")
     assert str(recorder.points[-1]) == "#2 before-commit archive_attempt"
+
+
+async def test_tasks_that_take_turns_have_commits_of_their_own() -> None:
+    recorder = Recorder()
+
+    async def write(statement: str) -> None:
+        recorder(Point.BEFORE_STATEMENT, statement)
+        await asyncio.sleep(0)
+        recorder(Point.AFTER_COMMIT, "")
+
+    await asyncio.gather(write("put_checkpoint"), write("put_writes"))
+    assert [point.name for point in recorder.points] == ["put_checkpoint", "put_writes"] * 2
 
 
 def test_a_report_reads_well() -> None:

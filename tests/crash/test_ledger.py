@@ -67,7 +67,7 @@ def is_soak(scenario: Scenario, store: str) -> bool:
     return store == POSTGRES and scenario.name == "opened/async"
 
 
-@pytest.mark.parametrize(("scenario", "url"), everywhere(ALL, is_soak), indirect=["url"])
+@pytest.mark.parametrize(("scenario", "server"), everywhere(ALL, is_soak), indirect=["server"])
 def test_a_crash_at_any_point_leaves_one_effect_and_one_receipt_or_an_honest_unknown(
     scenario: Scenario, ground: Ground
 ) -> None:
@@ -91,19 +91,19 @@ KILLED = ("opaque", "keyed/async", "queryable", "transactional/async", "late-key
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", KILLED)
-def test_a_killed_process_leaves_the_same(name: str, url: str | None) -> None:
-    _kill(BY_NAME[name], url)
+def test_a_killed_process_leaves_the_same(name: str, server: str | None) -> None:
+    _kill(BY_NAME[name], server)
 
 
 @pytest.mark.soak
 @pytest.mark.parametrize("scenario", ALL, ids=lambda scenario: scenario.name)
-def test_a_killed_process_leaves_the_same_everywhere(scenario: Scenario, url: str | None) -> None:
-    _kill(scenario, url)
+def test_a_killed_process_leaves_the_same_everywhere(scenario: Scenario, server: str | None) -> None:
+    _kill(scenario, server)
 
 
-def _kill(scenario: Scenario, url: str | None) -> None:
-    skip_where_it_cannot_live(scenario, on_files=url is None)
-    report = kill_at_each_commit(scenario, url=url)
+def _kill(scenario: Scenario, server: str | None) -> None:
+    skip_where_it_cannot_live(scenario, on_files=server is None)
+    report = kill_at_each_commit(scenario, url=server)
     report.raise_if_violated()
     assert len(report.points) >= 1
     assert [run.outcome for run in report.runs[1:]] == ["killed"] * len(report.points)

@@ -8,6 +8,7 @@ further point raises too: nothing that a dying process still does (closing, sett
 
 from __future__ import annotations
 
+import asyncio
 import inspect
 import shutil
 import tempfile
@@ -43,16 +44,16 @@ class Recorder:
     def __init__(self) -> None:
         self.points: list[CrashPoint] = []
         self._mutex = threading.Lock()
-        self._statements: dict[int, str] = {}
+        self._statements: dict[tuple[int, int], str] = {}
         self._passed: Counter[tuple[str, str]] = Counter()
 
     def __call__(self, kind: StrEnum, name: str) -> None:
-        """Note the point; a COMMIT goes by the statement before it in its thread."""
-        thread = threading.get_ident()
+        """Note the point; a COMMIT goes by the statement before it in its thread or task."""
+        whose = _thread_and_task()
         with self._mutex:
             if kind is Point.BEFORE_STATEMENT:
-                self._statements[thread] = name
-            what = kind.value, name or self._statements.get(thread, "")
+                self._statements[whose] = name
+            what = kind.value, name or self._statements.get(whose, "")
             self._passed[what] += 1
             here = CrashPoint(len(self.points) + 1, *what, self._passed[what])
             self.points.append(here)
@@ -60,6 +61,14 @@ class Recorder:
 
     def reach(self, here: CrashPoint) -> None:
         """Go on."""
+
+
+def _thread_and_task() -> tuple[int, int]:
+    try:
+        task = asyncio.current_task()
+    except RuntimeError:  # no event loop runs in this thread
+        task = None
+    return threading.get_ident(), id(task)
 
 
 class Strike(Recorder):
@@ -223,7 +232,7 @@ def crash_at_each_point(scenario: Scenario, *, folder: Path | None = None, url: 
 
 def crash_on(ground: Ground, scenario: Scenario, *, folder: Path | None = None) -> Report:
     """Do the same where the worlds of one scenario after the other may live."""
-    with _folder(folder) as base:
+    with temporary_folder(folder) as base:
         shop = prepare(scenario, base, ground)
         recorder = Recorder()
         undisturbed = shop.world("undisturbed", recorder)
@@ -256,7 +265,8 @@ def _same_way(strike: Strike, points: Sequence[CrashPoint], point: CrashPoint) -
 
 
 @contextmanager
-def _folder(given: Path | None) -> Iterator[Path]:
+def temporary_folder(given: Path | None) -> Iterator[Path]:
+    """Make a folder for worlds, in memory unless another place is given."""
     where = given or (_MEMORY if _MEMORY.is_dir() else None)
     with tempfile.TemporaryDirectory(prefix="counterfoil-crash-", dir=where) as made:
         yield Path(made)

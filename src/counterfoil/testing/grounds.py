@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 from urllib.parse import quote
 
@@ -14,7 +15,7 @@ from counterfoil.ledger import Counterfoil
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine, Iterator
-    from pathlib import Path
+    from contextlib import AbstractContextManager
 
     from counterfoil.clock import Clock
     from counterfoil.desk import Desk
@@ -42,6 +43,14 @@ class Ground(Protocol):
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
         """Run a coroutine to its end, and leave no task and no thread of it behind."""
+        ...
+
+    def beside(self) -> AbstractContextManager[Ground]:
+        """Yield the same place with connections and an event loop of its own, for a second worker."""
+        ...
+
+    def waiting(self, folder: Path) -> int:
+        """Count those who wait for a lock in a world's database now."""
         ...
 
     def clear(self, *, fresh: bool) -> None:
@@ -79,6 +88,23 @@ class Files:
     def run(self, work: Coroutine[Any, Any, T]) -> T:
         """Run a coroutine on an event loop of its own."""
         return asyncio.run(work)
+
+    def beside(self) -> AbstractContextManager[Ground]:
+        """Yield the same: every opening has connections of its own."""
+        return nullcontext(self)
+
+    def waiting(self, folder: Path) -> int:
+        """Count those who wait for their turn at the file; where the system does not tell, hold anybody for waiting."""
+        try:
+            turn = folder / "world.db-turn"
+            queue = f":{turn.stat().st_ino} "
+        except OSError:
+            return 0
+        try:
+            locks = Path("/proc/locks").read_text("ascii").splitlines()
+        except OSError:
+            return 2
+        return sum(" -> FLOCK " in line and queue in line for line in locks)
 
     def clear(self, *, fresh: bool) -> None:
         """Do nothing: the folder is new."""

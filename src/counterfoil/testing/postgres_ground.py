@@ -47,6 +47,13 @@ OURS = "counterfoil_migration"
 
 _TABLES = "select tablename from pg_catalog.pg_tables where schemaname = 'public' order by tablename"
 _NUMBERS = "select sequencename, last_value from pg_catalog.pg_sequences where schemaname = 'public'"
+_WAITING = """
+select count(distinct lock.pid)
+from pg_catalog.pg_locks lock
+join pg_catalog.pg_stat_activity session on session.pid = lock.pid
+where not lock.granted
+  and session.datname = current_database()
+"""
 
 
 @contextmanager
@@ -180,6 +187,20 @@ class PostgresGround:
         if self._loop is None:
             self._loop = Loop()
         return self._loop.run(work)
+
+    @contextmanager
+    def beside(self) -> Iterator[PostgresGround]:
+        """Yield the same database with connections and an event loop of its own."""
+        made = PostgresGround(self._url, Beginning({OURS: b""}))  # no beginning of its own, but a schema is there
+        try:
+            yield made
+        finally:
+            made.close()
+
+    def waiting(self, _folder: Path) -> int:
+        """Count the sessions that wait for a lock."""
+        ((found,),) = self._rows(_WAITING)
+        return int(found)
 
     # --- for workshops -----------------------------------------------------------------------------------------------
 
