@@ -3,16 +3,27 @@
 Workers are driven step by step, so that any number of them can stand still inside their effects while others come.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
-from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, invariant, precondition, rule
+from hypothesis.stateful import (
+    Bundle,
+    RuleBasedStateMachine,
+    consumes,
+    invariant,
+    precondition,
+    rule,
+    run_state_machine_as_test,
+)
 
 from counterfoil import Absent, CannotTell, Counterfoil, Effect, Found, NotSent, Provider, Refused, effect
 from counterfoil.core.durations import milliseconds
+from counterfoil.drivers.probes import no_probe
 from counterfoil.errors import (
     CounterfoilError,
     EffectNotSent,
@@ -29,6 +40,8 @@ from counterfoil.performing import AskLiveness, Look, Pause, Raised, Read, Resul
 from counterfoil.performing import perform as perform_protocol
 from counterfoil.storage.script import Ddl, Script
 from counterfoil.testing.clock import FakeClock
+from counterfoil.testing.grounds import ground_at
+from tests.postgres.servers import Server
 
 KINDS = ("opaque", "keyed", "queryable", "both", "reviewed")
 LIFETIME = "1h"
@@ -124,9 +137,11 @@ class Worker:
 
     def do(self, step: Any) -> Any:
         match step:
-            case Read(maker) | Look(maker):
+            case Look(maker) if not self.store.claims_at_once:
                 return self.store.read(maker)
-            case Write(maker):
+            case Read(maker):
+                return self.store.read(maker)
+            case Look(_, maker) | Write(maker):
                 return self.store.write(maker)
             case RunLookup():
                 return step.function(step.call, **step.arguments)
@@ -138,16 +153,20 @@ class Worker:
                 raise TypeError(step)
 
 
+def in_memory(clock: FakeClock) -> Counterfoil:
+    return Counterfoil.open("sqlite:///:memory:", clock=clock, wait="0s")
+
+
 class Ledger(RuleBasedStateMachine):
     """What can happen, and what must hold after each of it."""
 
     workers: Bundle[Worker] = Bundle("workers")
 
-    def __init__(self) -> None:
+    def __init__(self, opened: Callable[[FakeClock], Counterfoil] = in_memory) -> None:
         super().__init__()
         self.clock = FakeClock()
         self.world = World(self.clock)
-        self.cf = Counterfoil.open("sqlite:///:memory:", clock=self.clock, wait="0s")
+        self.cf = opened(self.clock)
         self.made = {kind: declared(kind, self.world) for kind in KINDS}
         self.before: dict[str, Any] = {}
 
@@ -325,10 +344,20 @@ class Ledger(RuleBasedStateMachine):
             assert (row["payload"] is None) == (row["state"] in {"succeeded", "failed"})
 
 
-Ledger.TestCase.settings = settings(
-    max_examples=200, stateful_step_count=40, deadline=None, suppress_health_check=list(HealthCheck)
-)
+SETTINGS = settings(max_examples=200, stateful_step_count=40, deadline=None, suppress_health_check=list(HealthCheck))
+Ledger.TestCase.settings = SETTINGS
 TestLedger = Ledger.TestCase
+
+
+def test_the_same_holds_on_postgresql(postgres_server: Server, tmp_path: Path) -> None:
+    with ground_at(postgres_server.root) as ground:
+
+        def emptied(clock: FakeClock) -> Counterfoil:
+            ground.clear(fresh=False)
+            return Counterfoil(ground.desk(tmp_path, wait="0s", clock=clock, probe=no_probe))
+
+        few = settings(SETTINGS, max_examples=40)
+        run_state_machine_as_test(lambda: Ledger(emptied), settings=few)  # type: ignore[arg-type]  # a maker will do
 
 
 def test_the_model_sends_under_the_same_key_as_the_ledger() -> None:
