@@ -22,7 +22,7 @@ def database_url(url: str | None = None) -> str:
         raise NoDatabase(
             "No database is named. Pass one: Counterfoil.open('sqlite:///agent.db') or --url sqlite:///agent.db; or set"
             f" {VARIABLE}=sqlite:///agent.db; or write into pyproject.toml: [tool.counterfoil] url ="
-            ' "sqlite:///agent.db"'
+            ' "sqlite:///agent.db". A PostgreSQL database is named in the same places: postgresql://me@host/agents'
         )
     return found
 

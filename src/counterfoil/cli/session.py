@@ -166,7 +166,7 @@ def verb(function: Callable[..., Any]) -> Callable[..., Any]:
             session.close()
 
     options = (
-        click.option("--url", metavar="URL", help="The database, such as sqlite:///agent.db."),
+        click.option("--url", metavar="URL", help="The database: sqlite:///agent.db, postgresql://me@host/agents."),
         click.option("--tenant", metavar="TENANT", help="Only this tenant; without it all of them."),
         click.option("--json", "as_json", is_flag=True, help="Print one JSON object or array and nothing else."),
     )
