@@ -1,6 +1,7 @@
 """A server that gives no connection, or not the one that is wanted: its reason reaches the caller, no secret does."""
 
 from collections.abc import Iterator
+from functools import partial
 from itertools import count
 from pathlib import Path
 from urllib.parse import quote
@@ -139,7 +140,7 @@ def test_a_server_that_comes_back(own_server: PrivateServer, own_url: str, colou
     subject = wired(own_url, colour, tmp_path)
     create = subject.ticket()
     own_server.stop("immediate")
-    callers = [Background(lambda n=n: subject.perform(create, request_id=f"r-{n}", title="a")) for n in range(3)]
+    callers = [Background(partial(subject.perform, create, request_id=f"r-{n}", title="a")) for n in range(3)]
     own_server.start()
     assert sorted(each.result().value["id"] for each in callers) == [1, 2, 3]
     subject.close()

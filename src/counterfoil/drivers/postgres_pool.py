@@ -127,6 +127,11 @@ class Shelf(Generic[C]):
         """Return how many leases are out."""
         return self.size - len(self._idle) - len(self._unopened)
 
+    @property
+    def waiting(self) -> int:
+        """Return how many stand in line."""
+        return len(self._line)
+
     def take(self) -> Lease[C] | None:
         """Return a lease, the last used connection first, unless none is left or others wait for one.
 
