@@ -1,100 +1,39 @@
 """Processes that collide, die and freeze: what a provider in yet another process counts, and what the ledger says."""
 
-import json
 import os
 import signal
 import subprocess
 import threading
-import time
 from collections import Counter
-from collections.abc import Iterator
-from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-from counterfoil.storage.script import Ddl, Script
-from counterfoil.testing.clock import FakeClock
-from counterfoil.testing.provider_client import CountingProvider
-from counterfoil.testing.provider_desk import Settings
-from tests.processes.worker import KINDS, Orders, arguments, opened, perform, tickets
+from counterfoil.drivers.postgres_open import CONNECTIONS
+from tests.processes.scene import KEYED, Connections, Scene, told
+from tests.processes.worker import KINDS, opened, perform, tickets
+from tests.stores import is_postgres
 
-ROOT = Path(__file__).parents[2]
-KEYED = ("keyed", "both")
+PROCESSES = 4
 DOUBLE, UNKNOWN = "possible_double_effect", "unknown_outcome"
 
 pytestmark = pytest.mark.slow
 
 
-@pytest.fixture(scope="module")
-def running() -> Iterator[CountingProvider]:
-    with CountingProvider() as provider:
-        yield provider
-
-
-@dataclass
-class Scene:
-    """One database file, one provider, and the workers on them."""
-
-    url: str
-    provider: CountingProvider
-
-    def order(self, kind: str, **orders: Any) -> Orders:
-        # An opaque provider and a merely queryable one ignore the key that they are sent.
-        self.provider.configure(Settings(keys=kind in KEYED, lookup=kind in {"queryable", "both"}))
-        return Orders(database=self.url, provider=self.provider.url, kind=kind, **orders)
-
-    def start(self, orders: Orders) -> "subprocess.Popen[str]":
-        path = os.pathsep.join([str(ROOT / "src"), str(ROOT)])
-        return subprocess.Popen(
-            arguments(orders), env={**os.environ, "PYTHONPATH": path}, stdout=subprocess.PIPE, text=True
-        )
-
-    def later(self, kind: str, seconds: int = 60) -> dict[str, Any]:
-        """Perform the operation in this process, at a time at which the first worker's claim is over."""
-        clock = FakeClock(time.time_ns() // 1_000_000 + seconds * 1000)
-        with opened(self.url, self.provider.url, clock=clock, wait="0s") as cf:
-            return perform(cf, tickets(kind), "r-1")
-
-    def rows(self, table: str) -> list[dict[str, Any]]:
-        def script() -> Script[Any]:
-            return (yield Ddl(f"select * from counterfoil_{table}"))  # noqa: S608 - a test's own table name
-
-        with opened(self.url, self.provider.url) as cf:
-            return list(cf.desk.store.read(script))
-
-    def cases(self, state: str = "open") -> list[str]:
-        return [row["kind"] for row in self.rows("case") if row["state"] == state]
-
-    @property
-    def state(self) -> str:
-        (row,) = self.rows("operation")
-        return str(row["state"])
-
-
-@pytest.fixture
-def scene(tmp_path: Path, running: CountingProvider) -> Scene:
-    running.reset()
-    return Scene(f"sqlite:///{tmp_path}/ledger.db", running)
-
-
-def told(worker: "subprocess.Popen[str]") -> list[dict[str, Any]]:
-    out, _ = worker.communicate(timeout=120)
-    assert worker.returncode == 0
-    return [json.loads(line) for line in out.splitlines()]
-
-
 # --- collide ----------------------------------------------------------------------------------------------------------
+
+
+def turned(requests: list[str], turn: int) -> list[str]:
+    """Return the requests in an order of a worker's own."""
+    first = len(requests) * turn // PROCESSES
+    return requests[first:] + requests[:first]
 
 
 @pytest.mark.parametrize("kind", ["opaque", "keyed"])
 def test_four_processes_of_two_threads_make_one_effect_each_and_no_error(scene: Scene, kind: str) -> None:
     requests = [f"r-{n % 12}" for n in range(36)]
-    workers = []
-    for turn in range(4):
-        turned = requests[turn * 3 :] + requests[: turn * 3]
-        workers.append(scene.start(scene.order(kind, requests=turned, threads=2)))
+    orders = [scene.order(kind, requests=turned(requests, turn), threads=2) for turn in range(PROCESSES)]
+    workers = [scene.start(each) for each in orders]
     results = [result for worker in workers for result in told(worker)]
     assert [result for result in results if "error" in result] == []
     assert len(results) == 4 * 36
@@ -104,6 +43,24 @@ def test_four_processes_of_two_threads_make_one_effect_each_and_no_error(scene: 
     assert Counter(result["from"] for result in results)["effect"] == 12
     assert {row["state"] for row in scene.rows("operation")} == {"succeeded"}
     assert scene.rows("case") == []
+
+
+def test_32_threads_of_each_of_four_processes_make_one_effect_each_and_no_error(scene: Scene) -> None:
+    """Each of 200 ids is asked for eight times, twice by each process."""
+    requests = [f"r-{n}" for n in range(200)] * 2
+    with Connections(scene.url) as connections:
+        orders = [scene.order("keyed", requests=turned(requests, turn), threads=32) for turn in range(PROCESSES)]
+        workers = [scene.start(each) for each in orders]
+        results = [result for worker in workers for result in told(worker)]
+    assert [result for result in results if "error" in result] == []
+    assert Counter(result["request"] for result in results) == Counter(requests * PROCESSES)
+    assert scene.provider.received() == scene.provider.count() == 200
+    assert Counter(result["from"] for result in results)["effect"] == 200
+    assert len({(result["request"], result["id"]) for result in results}) == 200
+    assert Counter(row["state"] for row in scene.rows("operation")) == {"succeeded": 200}
+    assert scene.rows("case") == []
+    assert connections.most <= PROCESSES * CONNECTIONS
+    assert (connections.most > PROCESSES) == is_postgres(scene.url)
 
 
 # --- die --------------------------------------------------------------------------------------------------------------
