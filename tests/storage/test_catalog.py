@@ -27,6 +27,13 @@ def test_a_name_twice_in_one_file_is_refused() -> None:
         parse(block + block)
 
 
+def test_an_override_may_use_the_fragments_of_the_file_that_it_is_named_after() -> None:
+    known: dict[str, str] = {}
+    parse("-- fragment: key\n-- The key.\nwhere id = :id\n\n-- name: get_one\n-- One.\nselect 1 {key};\n", known)
+    override = "-- name: get_one\n-- One.\n-- differs: in a word.\nselect one {key};\n"
+    assert parse(override, known)["get_one"].sql == "select one where id = :id"
+
+
 def test_the_dialects_own_time_is_rendered() -> None:
     assert render(Statement("x", "", "select {now}"), "sqlite").sql == "select :now"
 

@@ -135,8 +135,8 @@ def test_what_cannot_act_on_our_rows_is_let_be(fresh_database: Database) -> None
         "alter table counterfoil_operation set (autovacuum_vacuum_scale_factor = 0.01)",
         "alter table counterfoil_operation alter receipt set storage external",
         "comment on table counterfoil_operation is 'one row for each business operation'",
-        "create table receipt (tenant text, id text, foreign key (tenant, id) references counterfoil_operation"
-        " (tenant, operation_id))",
+        "create table receipt (tenant text, id text)",
+        "alter table receipt add foreign key (tenant, id) references counterfoil_operation (tenant, operation_id)",
         f"{TIDY}; create trigger tidy_up before insert on receipt for each row execute function tidy()",
     ):
         fresh_database.execute(change)

@@ -148,9 +148,9 @@ def run(connection: psycopg.Connection[Any], actions: Actions[T]) -> T:
 
 def _do(connection: psycopg.Connection[Any], action: Action) -> Any:
     match action:
-        case Execute(sql, params):
+        case Execute(sql, params, prepare):
             with connection.cursor(row_factory=tuple_row) as cursor:
-                cursor.execute(sql, params)
+                cursor.execute(sql, params, prepare=prepare)
                 return named(cursor, cursor.fetchall()) if has_rows(cursor) else []
         case Control(sql):
             return connection.execute(sql)

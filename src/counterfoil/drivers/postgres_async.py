@@ -111,9 +111,9 @@ async def arun(connection: psycopg.AsyncConnection[Any], actions: Actions[T]) ->
 
 async def _do(connection: psycopg.AsyncConnection[Any], action: Action) -> Any:
     match action:
-        case Execute(sql, params):
+        case Execute(sql, params, prepare):
             async with connection.cursor(row_factory=tuple_row) as cursor:
-                await cursor.execute(sql, params)
+                await cursor.execute(sql, params, prepare=prepare)
                 return named(cursor, await cursor.fetchall()) if has_rows(cursor) else []
         case Control(sql):
             return await connection.execute(sql)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, assert_never
 
 import psycopg
@@ -38,6 +39,8 @@ class Execute:
 
     sql: str
     params: Mapping[str, Any]
+    prepare: bool | None = None
+    """False where the server must plan it anew each time; otherwise psycopg prepares what is run often."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +74,12 @@ def statements(clock: Clock | None) -> dict[str, str]:
     """Return the dialect's statements as psycopg reads them; a clock of the caller's own replaces the database's."""
     found = catalog.load("postgres", bound_clock=clock is not None)
     return {name: catalog.pyformat(statement.sql) for name, statement in found.items()}
+
+
+@cache
+def _varying() -> frozenset[str]:
+    """Name the statements of which a plan made once would be a bad one for most of their uses."""
+    return frozenset(name for name, statement in catalog.load("postgres").items() if statement.varies)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -193,7 +202,7 @@ class Protocol:
 
     def _execute(self, name: str, sql: str, params: Mapping[str, Any]) -> Actions[Sequence[Row]]:
         self.probe(Point.BEFORE_STATEMENT, name)
-        rows: Sequence[Row] = yield Execute(sql, params)
+        rows: Sequence[Row] = yield Execute(sql, params, False if name in _varying() else None)
         self.probe(Point.AFTER_STATEMENT, name)
         return rows
 

@@ -1,8 +1,9 @@
 """Load the named statements, apply a dialect's overrides, and render its fragments.
 
 A statement file holds blocks of `-- name: NAME`, one line of purpose, and one statement. A block of `-- fragment: NAME`
-holds a part that later statements of the same file share by writing `{NAME}`. An override file, in a
-folder named after its dialect, replaces blocks by name and says why in a line that begins with `-- differs:`.
+holds a part that later statements of the same file share by writing `{NAME}`. An override file, in a folder named after
+its dialect, replaces blocks by name and says why in a line that begins with `-- differs:`; it may use the fragments of
+the file that it is named after.
 """
 
 from __future__ import annotations
@@ -33,6 +34,11 @@ class Statement:
         """Return the names of its parameters."""
         return frozenset(_PARAM.findall(self.sql))
 
+    @property
+    def varies(self) -> bool:
+        """Say whether parameters that are null leave a part of it out, so that no plan suits all of its uses."""
+        return " is null or " in self.sql
+
 
 FRAGMENTS: Mapping[str, Mapping[str, str]] = {
     "sqlite": {
@@ -61,10 +67,10 @@ BOUND_CLOCK: Mapping[str, str] = {"{now}": "cast(:now as bigint)"}
 """Replaces a database's own clock where a test brings one."""
 
 
-def parse(text: str) -> dict[str, Statement]:
-    """Parse a statement file."""
+def parse(text: str, fragments: dict[str, str] | None = None) -> dict[str, Statement]:
+    """Parse a statement file; `fragments` are known beforehand, and its own are added to them."""
     found: dict[str, Statement] = {}
-    fragments: dict[str, str] = {}
+    fragments = {} if fragments is None else fragments
     for kind, name, comments, body in _BLOCK.findall(text):
         sql = _replace(body, fragments)
         if kind == "fragment":
@@ -99,10 +105,11 @@ def load(dialect: str, *, bound_clock: bool = False) -> Mapping[str, Statement]:
     """Return all statements of a dialect by name."""
     root = resources.files("counterfoil.storage").joinpath("statements")
     source: dict[str, Statement] = {}
+    fragments: dict[str, dict[str, str]] = {}
     for folder in (root, root.joinpath(dialect)):
         if not folder.is_dir():
             continue
         for file in sorted(folder.iterdir(), key=lambda f: f.name):
             if file.name.endswith(".sql"):
-                source |= parse(file.read_text("utf-8"))
+                source |= parse(file.read_text("utf-8"), fragments.setdefault(file.name, {}))
     return {name: render(statement, dialect, bound_clock=bound_clock) for name, statement in source.items()}

@@ -103,13 +103,14 @@ union all
 
 -- name: read_newest_checkpoint
 -- Read whole the checkpoint that was committed last, and who owns its thread: clocks of several hosts do not agree,
--- commits do.
+-- commits do. That seq is positive admits the index.
 with found as materialized (
   select *
   from counterfoil_checkpoint
   where tenant = :tenant
     and thread_id = :thread_id
     and checkpoint_ns = :checkpoint_ns
+    and seq > 0
   order by seq desc
   limit 1
 )
@@ -125,6 +126,7 @@ with found as materialized (
   where tenant = :tenant
     and thread_id = :thread_id
     and checkpoint_ns = :checkpoint_ns
+    and seq > 0
     {wanted}
   order by seq desc
   limit :page
@@ -182,6 +184,28 @@ with found as materialized (
 )
 {parts};
 
+-- fragment: ancestors
+-- What is read of the ancestors in `found`.
+select 'checkpoint' as part, seq, checkpoint_id, parent_id, leaning as name, cast(null as text) as task_id,
+  cast(null as text) as task_path, cast(null as bigint) as idx, type, body as value
+from found
+union all
+select 'channel', found.seq, null, null, named.key, null, null, null,
+  (select stored.type {stored_channel}), (select stored.value {stored_channel})
+from found
+cross join {named_channels} named
+where named.key in (select asked.key from {asked_channels} asked)
+union all
+select 'write', found.seq, null, null, pending.channel, pending.task_id, pending.task_path, pending.idx, pending.type,
+  pending.value
+from found
+join counterfoil_write pending
+  on pending.tenant = found.tenant
+  and pending.thread_id = found.thread_id
+  and pending.checkpoint_ns = found.checkpoint_ns
+  and pending.checkpoint_id = found.checkpoint_id
+where pending.channel in (select asked.key from {asked_channels} asked)
+
 -- name: page_ancestors
 -- Read some of a checkpoint's line of ancestors, itself first: which delta channels lean there on older ones (as name),
 -- and of the channels that are asked for the values and writes.
@@ -211,25 +235,7 @@ found as materialized (
     and counterfoil_checkpoint.checkpoint_ns = :checkpoint_ns
     and counterfoil_checkpoint.checkpoint_id = line.checkpoint_id
 )
-select 'checkpoint' as part, seq, checkpoint_id, parent_id, leaning as name, cast(null as text) as task_id,
-  cast(null as text) as task_path, cast(null as bigint) as idx, type, body as value
-from found
-union all
-select 'channel', found.seq, null, null, named.key, null, null, null,
-  (select stored.type {stored_channel}), (select stored.value {stored_channel})
-from found
-cross join {named_channels} named
-where named.key in (select asked.key from {asked_channels} asked)
-union all
-select 'write', found.seq, null, null, pending.channel, pending.task_id, pending.task_path, pending.idx, pending.type,
-  pending.value
-from found
-join counterfoil_write pending
-  on pending.tenant = found.tenant
-  and pending.thread_id = found.thread_id
-  and pending.checkpoint_ns = found.checkpoint_ns
-  and pending.checkpoint_id = found.checkpoint_id
-where pending.channel in (select asked.key from {asked_channels} asked);
+{ancestors};
 
 -- name: delete_thread_checkpoints
 -- Delete a thread's checkpoints.

@@ -1,3 +1,7 @@
+-- Threads are long or short, and PostgreSQL's planner takes most for short: it would compare each row of a long one with
+-- each other. A membership that is asked as a value (`not in`, or `(... in ...) is true`) is looked up in a table that is
+-- made once, and `distinct` keeps that table, as the planner sees it, within its memory.
+
 -- name: list_outlines
 -- Read a thread's checkpoints without their contents, in the order of their commits.
 select seq, checkpoint_ns, checkpoint_id, parent_id, root_id, run_id, source, leaning
@@ -13,14 +17,11 @@ from counterfoil_checkpoint found
 cross join {named_channels} named
 where found.tenant = :tenant
   and found.thread_id = :thread_id
-  and not exists (
-    select 1
-    from counterfoil_channel stored
-    where stored.tenant = found.tenant
-      and stored.thread_id = found.thread_id
-      and stored.checkpoint_ns = found.checkpoint_ns
-      and stored.channel = named.key
-      and stored.version = named.value
+  and (found.checkpoint_ns, named.key, named.value) not in (
+    select checkpoint_ns, channel, version
+    from counterfoil_channel
+    where tenant = :tenant
+      and thread_id = :thread_id
   );
 
 -- name: list_threads_of_run
@@ -43,14 +44,14 @@ where tenant = :tenant
 delete from counterfoil_write
 where tenant = :tenant
   and thread_id = :thread_id
-  and (checkpoint_ns, checkpoint_id) in (
+  and ((checkpoint_ns, checkpoint_id) in (
     select checkpoint_ns, checkpoint_id
     from counterfoil_checkpoint
     where tenant = :tenant
       and thread_id = :thread_id
       and seq > :after
       and seq < :before
-  );
+  )) is true;
 
 -- name: delete_checkpoints_between
 -- Delete a thread's checkpoints that were committed between two others.
@@ -67,7 +68,7 @@ delete from counterfoil_channel
 where tenant = :tenant
   and thread_id = :thread_id
   and (checkpoint_ns, channel, version) not in (
-    select found.checkpoint_ns, named.key, named.value
+    select distinct found.checkpoint_ns, named.key, named.value
     from counterfoil_checkpoint found
     cross join {named_channels} named
     where found.tenant = :tenant
@@ -93,15 +94,15 @@ select stored.tenant, cast(:target as text), stored.checkpoint_ns, stored.channe
 from counterfoil_channel stored
 where stored.tenant = :tenant
   and stored.thread_id = :thread_id
-  and (stored.checkpoint_ns, stored.channel, stored.version) in (
-    select found.checkpoint_ns, named.key, named.value
+  and ((stored.checkpoint_ns, stored.channel, stored.version) in (
+    select distinct found.checkpoint_ns, named.key, named.value
     from counterfoil_checkpoint found
     cross join {named_channels} named
     where found.tenant = :tenant
       and found.thread_id = :thread_id
       and found.seq > :after
       and found.seq < :before
-  )
+  )) is true
 on conflict (tenant, thread_id, checkpoint_ns, channel, version) do nothing;
 
 -- name: copy_writes_between
@@ -112,14 +113,14 @@ select tenant, cast(:target as text), checkpoint_ns, checkpoint_id, task_id, idx
 from counterfoil_write
 where tenant = :tenant
   and thread_id = :thread_id
-  and (checkpoint_ns, checkpoint_id) in (
+  and ((checkpoint_ns, checkpoint_id) in (
     select checkpoint_ns, checkpoint_id
     from counterfoil_checkpoint
     where tenant = :tenant
       and thread_id = :thread_id
       and seq > :after
       and seq < :before
-  )
+  )) is true
 on conflict (tenant, thread_id, checkpoint_ns, checkpoint_id, task_id, idx) do nothing;
 
 -- name: copy_checkpoints_between

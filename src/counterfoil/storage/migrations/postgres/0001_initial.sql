@@ -141,7 +141,7 @@ create table counterfoil_thread (
 );
 
 create table counterfoil_checkpoint (
-  seq bigint generated always as identity primary key,
+  seq bigint generated always as identity,
   tenant text collate "C" not null,
   thread_id text collate "C" not null,
   checkpoint_ns text collate "C" not null,
@@ -158,10 +158,14 @@ create table counterfoil_checkpoint (
   metadata bytea not null,
   attempt bigint not null,
   created_at bigint not null,
+  primary key (tenant, seq),
   unique (tenant, thread_id, checkpoint_ns, checkpoint_id)
 );
 
-create index counterfoil_checkpoint_newest on counterfoil_checkpoint (tenant, thread_id, checkpoint_ns, seq);
+-- The condition is always true, and keeps planners from this index where a checkpoint is read by its id: they take most
+-- threads for short, and would read a long one through.
+create index counterfoil_checkpoint_newest on counterfoil_checkpoint (tenant, thread_id, checkpoint_ns, seq)
+  where seq > 0;
 create index counterfoil_checkpoint_run on counterfoil_checkpoint (tenant, run_id)
   where run_id is not null;
 

@@ -12,9 +12,9 @@ CREATE INDEX counterfoil_case_state ON counterfoil_case USING btree (tenant, sta
 
 create table counterfoil_channel (tenant text collate "C" not null, thread_id text collate "C" not null, checkpoint_ns text collate "C" not null, channel text collate "C" not null, version text collate "C" not null, type text collate "C" not null, value bytea not null, PRIMARY KEY (tenant, thread_id, checkpoint_ns, channel, version));
 
-create table counterfoil_checkpoint (seq bigint generated always as identity not null, tenant text collate "C" not null, thread_id text collate "C" not null, checkpoint_ns text collate "C" not null, checkpoint_id text collate "C" not null, parent_id text collate "C", root_id text collate "C", source text collate "C" not null, step bigint not null, run_id text collate "C", type text collate "C" not null, body bytea not null, stored_channels text collate "C" not null, leaning text collate "C" not null, metadata bytea not null, attempt bigint not null, created_at bigint not null, PRIMARY KEY (seq), UNIQUE (tenant, thread_id, checkpoint_ns, checkpoint_id));
+create table counterfoil_checkpoint (seq bigint generated always as identity not null, tenant text collate "C" not null, thread_id text collate "C" not null, checkpoint_ns text collate "C" not null, checkpoint_id text collate "C" not null, parent_id text collate "C", root_id text collate "C", source text collate "C" not null, step bigint not null, run_id text collate "C", type text collate "C" not null, body bytea not null, stored_channels text collate "C" not null, leaning text collate "C" not null, metadata bytea not null, attempt bigint not null, created_at bigint not null, PRIMARY KEY (tenant, seq), UNIQUE (tenant, thread_id, checkpoint_ns, checkpoint_id));
 
-CREATE INDEX counterfoil_checkpoint_newest ON counterfoil_checkpoint USING btree (tenant, thread_id, checkpoint_ns, seq);
+CREATE INDEX counterfoil_checkpoint_newest ON counterfoil_checkpoint USING btree (tenant, thread_id, checkpoint_ns, seq) WHERE (seq > 0);
 
 CREATE INDEX counterfoil_checkpoint_run ON counterfoil_checkpoint USING btree (tenant, run_id) WHERE (run_id IS NOT NULL);
 

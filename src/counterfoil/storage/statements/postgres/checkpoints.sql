@@ -132,3 +132,92 @@ made as (
 )
 select 1 as stored
 from owner;
+
+-- name: page_thread_checkpoints
+-- Read a page of a thread's checkpoints of all namespaces whole, the newest first.
+-- differs: its planner does not see that each namespace's newest come first in the index, and reads the whole thread. So
+-- the namespaces are found by jumping from one to the next, and of each no more than a page is read.
+with recursive space (checkpoint_ns) as (
+  (
+    select checkpoint_ns
+    from counterfoil_checkpoint
+    where tenant = :tenant
+      and thread_id = :thread_id
+    order by checkpoint_ns
+    limit 1
+  )
+  union all
+  select (
+    select later.checkpoint_ns
+    from counterfoil_checkpoint later
+    where later.tenant = :tenant
+      and later.thread_id = :thread_id
+      and later.checkpoint_ns > space.checkpoint_ns
+    order by later.checkpoint_ns
+    limit 1
+  )
+  from space
+  where space.checkpoint_ns is not null
+),
+found as materialized (
+  select newest.*
+  from space
+  cross join lateral (
+    select *
+    from counterfoil_checkpoint
+    where tenant = :tenant
+      and thread_id = :thread_id
+      and checkpoint_ns = space.checkpoint_ns
+      and seq > 0
+      {wanted}
+    order by seq desc
+    limit :page
+  ) newest
+  order by newest.seq desc
+  limit :page
+)
+{parts};
+
+-- name: page_tenant_checkpoints
+-- Read a page of a tenant's checkpoints whole, the newest first.
+-- differs: checkpoints have an index of (tenant, seq) here, which is as short as that of seq alone.
+with found as materialized (
+  select *
+  from counterfoil_checkpoint
+  where tenant = :tenant
+    {wanted}
+  order by seq desc
+  limit :page
+)
+{parts};
+
+-- name: page_ancestors
+-- Read some of a checkpoint's line of ancestors, itself first: which delta channels lean there on older ones (as name),
+-- and of the channels that are asked for the values and writes.
+-- differs: its planner may read the whole thread for each step back, unless a step is a query by itself.
+with recursive line as (
+  select counterfoil_checkpoint.*, 1 as depth
+  from counterfoil_checkpoint
+  where tenant = :tenant
+    and thread_id = :thread_id
+    and checkpoint_ns = :checkpoint_ns
+    and checkpoint_id = :checkpoint_id
+  union all
+  select older.*, line.depth + 1
+  from line
+  cross join lateral (
+    select *
+    from counterfoil_checkpoint
+    where tenant = :tenant
+      and thread_id = :thread_id
+      and checkpoint_ns = :checkpoint_ns
+      and checkpoint_id = line.parent_id
+    limit 1
+  ) older
+  where line.depth < :page
+),
+found as materialized (
+  select *
+  from line
+)
+{ancestors};

@@ -1,0 +1,90 @@
+-- A ledger and a saver as large as after months of work, made by the database itself in seconds.
+--
+-- One tenant has half of everything and one has next to nothing, since plans fail at either end. Most operations are
+-- done; most threads have five checkpoints, one has ten thousand. Nothing of it is analyzed before a test says so.
+
+create function pg_temp.tenant(n bigint) returns text language sql immutable as $$
+  select case when n % 2 = 0 then 'tenant-large' when n % 997 = 1 then 'tenant-small' else 'tenant-' || n % 18 end
+$$;
+
+create function pg_temp.state(n bigint) returns text language sql immutable as $$
+  select case
+    when n % 200 = 7 or n % 200 = 8 then 'unknown'
+    when n % 500 = 9 then 'parked'
+    when n % 1000 = 10 then 'in_flight'
+    when n % 500 = 12 then 'pending'
+    when n % 250 = 14 then 'failed'
+    else 'succeeded'
+  end
+$$;
+
+do $$
+declare
+  name text;
+begin
+  for name in select tablename from pg_tables where tablename like 'counterfoil\_%' loop
+    execute format('alter table %I set (autovacuum_enabled = false)', name);
+  end loop;
+end
+$$;
+
+insert into counterfoil_operation (tenant, operation_id, effect, effect_version, sender, state, identity_digest,
+  content_digest, field_digests, payload, provider, attempt, fence, holder, receipt, receipt_marker, request_id,
+  workflow_id, thread_id, checkpoint_ns, checkpoint_id, node, task_id, run_id, trace_id, created_at, updated_at,
+  settled_at)
+select pg_temp.tenant(n), 'o-' || n, 'effect-' || n / 7 % 12, 1, 'caller', state,
+  sha256(cast('i' || n as bytea)), sha256(cast('c' || n as bytea)), sha256(cast('f' || n as bytea)),
+  case when state = 'succeeded' then null else cast('x' as bytea) end, '{"name":"api"}', 1, 1,
+  case when state = 'in_flight' then 'host/1' end,
+  case when state = 'succeeded' then cast('{"id": 1}' as bytea) end, case when n % 1000 = 4 then 'unreadable' end,
+  'r-' || n / 3, 'w-' || n / 10, 't-' || n / 10, '', 'c-' || n / 2, 'node', 'task', 'run-' || n / 10,
+  'trace-' || n / 3, n, n, case when state in ('succeeded', 'failed') then n end
+from (select n, pg_temp.state(n) as state from generate_series(1, 100000) n) made;
+
+insert into counterfoil_attempt (tenant, operation_id, attempt, fence, holder, started_at, deadline, outcome)
+select pg_temp.tenant(n), 'o-' || n, 1, 1, 'host/1', n, n, 'unknown'
+from generate_series(0, 100000, 8) n;
+
+insert into counterfoil_evidence (tenant, operation_id, attempt, kind, answer, body, given_by, at)
+select pg_temp.tenant(n), 'o-' || n, 1, 'late_reply', 'late', 'x', 'host/1', n
+from generate_series(0, 100000, 8) n;
+
+insert into counterfoil_case (tenant, operation_id, kind, state, attempt, reason, opened_at)
+select pg_temp.tenant(n), 'o-' || n, 'unknown_outcome', case when n % 200 = 8 then 'open' else 'settled' end, 1, 'lost', n
+from generate_series(0, 100000, 8) n;
+
+insert into counterfoil_thread (tenant, thread_id, state, attempt, holder, created_at, updated_at)
+select pg_temp.tenant(n), 't-' || n, case when n % 100 = 0 then 'running' else 'idle' end, 1,
+  case when n % 100 = 0 then 'host/1' end, n, n
+from generate_series(1, 10000) n;
+
+insert into counterfoil_checkpoint (tenant, thread_id, checkpoint_ns, checkpoint_id, parent_id, source, step, run_id,
+  type, body, stored_channels, leaning, metadata, attempt, created_at)
+select pg_temp.tenant(n), 't-' || n, '', 'c-' || 5 * n + step, case when step > 0 then 'c-' || 5 * n + step - 1 end,
+  'loop', step, 'run-' || n, 'msgpack', cast(repeat('x', 300) as bytea),
+  '{"messages":"' || 5 * n + step || '","count":"' || 5 * n + step || '"}', '[]', '{}', 1, n
+from generate_series(1, 8000) n
+cross join generate_series(0, 4) step;
+
+insert into counterfoil_checkpoint (tenant, thread_id, checkpoint_ns, checkpoint_id, parent_id, source, step, run_id,
+  type, body, stored_channels, leaning, metadata, attempt, created_at)
+select 'tenant-large', 't-long', '', 'l-' || n, case when n > 1 then 'l-' || n - 1 end,
+  'loop', n, 'run-long', 'msgpack', cast(repeat('x', 300) as bytea),
+  '{"messages":"' || n || '","count":"' || n || '"}', '[]', '{}', 1, n
+from generate_series(1, 10000) n;
+
+insert into counterfoil_channel (tenant, thread_id, checkpoint_ns, channel, version, type, value)
+select tenant, thread_id, checkpoint_ns, channel, substr(checkpoint_id, 3), 'msgpack', cast(repeat('y', 100) as bytea)
+from counterfoil_checkpoint
+cross join (values ('messages'), ('count')) given (channel);
+
+insert into counterfoil_write (tenant, thread_id, checkpoint_ns, checkpoint_id, task_id, idx, channel, type, value,
+  task_path, attempt)
+select tenant, thread_id, checkpoint_ns, checkpoint_id, 'task', idx, 'messages', 'msgpack',
+  cast(repeat('z', 100) as bytea), '', 1
+from counterfoil_checkpoint
+cross join generate_series(0, 1) idx;
+
+insert into counterfoil_mint (tenant, thread_id, checkpoint_ns, name, checkpoint_id, task_id, minted_id, at)
+select pg_temp.tenant(n), 't-' || n, '', 'order', 'c-' || n * 5, 'task', 'm-' || n, n
+from generate_series(1, 8000) n;
