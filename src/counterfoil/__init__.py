@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from counterfoil.model import (
         Absent,
         Attempt,
+        Branch,
         CannotTell,
         Case,
         Evidence,
@@ -38,6 +39,7 @@ _HOMES = {
     "AsyncCounterfoil": "aio.ledger",
     "Attempt": "model",
     "AttemptOutcome": "core.states",
+    "Branch": "model",
     "CannotTell": "model",
     "Case": "model",
     "Counterfoil": "ledger",
@@ -69,6 +71,7 @@ __all__ = [
     "AsyncCounterfoil",
     "Attempt",
     "AttemptOutcome",
+    "Branch",
     "CannotTell",
     "Case",
     "Counterfoil",

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar, overload
 
 from counterfoil import codec
 from counterfoil.core.arguments import DECLARED, LONGEST
+from counterfoil.core.branches import marked
 from counterfoil.core.durations import milliseconds
 from counterfoil.core.outcomes import ambiguous
 from counterfoil.core.provider_key import KEY_LENGTH, SHORTEST_KEY, provider_key
@@ -232,7 +233,7 @@ class Effect(Generic[T]):
         arguments = self._arguments(given, fields)
         key = OperationKey(
             tenant=validate_id("tenant", trusted.tenant),
-            operation_id=self.key.render({**self.defaults, **arguments}, fields),
+            operation_id=self._operation_id({**self.defaults, **arguments}, trusted),
         )
         parts = codec.canonical_parts(arguments)
         for name in self.defaults.keys() & parts.keys():  # one that equals its default is left out of the identity,
@@ -240,6 +241,10 @@ class Effect(Generic[T]):
                 del parts[name]
         digests = codec.digest_parts(parts, not_identity=self.not_identity, salt=secrets.token_bytes(16))
         return Bound(key, arguments, digests, codec.encode(arguments))
+
+    def _operation_id(self, arguments: Mapping[str, Any], trusted: Trusted) -> str:
+        plain = self.key.render(arguments, trusted.fields())
+        return plain if trusted.branch is None else validate_id("operation id", marked(plain, trusted.branch))
 
     def rehydrate(self, payload: bytes) -> dict[str, Any]:
         """Return stored arguments; dataclasses, models and enums are made anew from the declared types."""

@@ -31,6 +31,8 @@ if TYPE_CHECKING:
     from counterfoil.effects import Duration, Effect
     from counterfoil.joining import Joined
     from counterfoil.langgraph.saver import CounterfoilSaver
+    from counterfoil.langgraph.serving import Trust
+    from counterfoil.model import Branch
 
 T = TypeVar("T")
 
@@ -301,18 +303,51 @@ class Counterfoil:
         )
         return make_config(self.desk, trusted, config)
 
-    def saver(self, *, tenant: str = "") -> CounterfoilSaver:
+    def fork(
+        self,
+        thread_id: str,
+        checkpoint: str | Mapping[str, Any] | None = None,
+        *,
+        branch: str,
+        tenant: str | None = None,
+    ) -> Branch:
+        """Open a named branch at a checkpoint: a thread of its own, whose operations have ids of their own.
+
+        What was performed before the checkpoint keeps its receipts; what is performed in the branch is sent, under the
+        id that it has on the main line with `~branch-NAME` behind it. The thread may be run meanwhile. A branch that is
+        open already is returned as it is.
+
+        Args:
+            thread_id: The thread to leave; it may be a branch itself.
+            checkpoint: A checkpoint's id, or a configuration that addresses it (`snapshot.config`); else the newest.
+            branch: Its name: letters, digits, `-` and `_`.
+            tenant: Whose thread it is.
+
+        Raises:
+            CheckpointNotFound: the thread has no such checkpoint.
+            BranchTaken: the name belongs to a branch from another checkpoint.
+            InvalidId: the name cannot be part of an id.
+        """
+        from counterfoil.langgraph.branching import Fork, fork  # noqa: PLC0415 - needs LangGraph
+
+        refuse_nested("fork")
+        refuse_on_loop("fork", "await cf.fork(...) with an AsyncCounterfoil")
+        return fork(self.desk, Fork.of(tenant, thread_id, checkpoint, branch))
+
+    def saver(self, *, tenant: str = "", trust: Trust | None = None) -> CounterfoilSaver:
         """Return a LangGraph checkpointer over this database.
 
         Args:
             tenant: Whose checkpoints it sees where a configuration carries no context of its own.
+            trust: For LangGraph's own server, which makes the configurations: a function that returns the request,
+                workflow and principal of a run's configuration. Under the server nothing else is trusted.
 
         Raises:
             MissingExtra: LangGraph is not installed.
         """
         from counterfoil.langgraph.saver import CounterfoilSaver  # noqa: PLC0415 - needs LangGraph
 
-        return CounterfoilSaver(self.desk, tenant=tenant)
+        return CounterfoilSaver(self.desk, tenant=tenant, trust=trust)
 
     def _transactional(self, job: Job) -> Receipt[Any]:
         seen = self.desk.store.read(lambda: claims.look(job.request))

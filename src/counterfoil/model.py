@@ -32,16 +32,21 @@ class OperationKey:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trusted:
-    """What an operation's key may rely on: set where the run enters, never by state, arguments or a model."""
+    """What an operation's key may rely on: set where the run enters, never by state, arguments or a model.
+
+    In a branch, `branch` names it (`what-if`, and `what-if~deeper` in a branch of that one), and `thread_id` is the
+    thread that the branch came from: an id differs from that of the main line by the mark of the branch alone.
+    """
 
     tenant: str = ""
     request_id: str | None = None
     workflow_id: str | None = None
     principal: str | None = None
     thread_id: str | None = None
+    branch: str | None = None
 
     def fields(self) -> Mapping[str, str]:
-        """Return the fields that are set."""
+        """Return the fields that are set, by the names under which keys and effects ask for them."""
         pairs = (("tenant", self.tenant), ("request_id", self.request_id))
         more = (("workflow_id", self.workflow_id), ("principal", self.principal), ("thread_id", self.thread_id))
         return {name: value for name, value in (*pairs, *more) if value}
@@ -151,6 +156,7 @@ class Operation:
     """An operation as lists show it: what is known of it, never its payload or its receipt's value.
 
     `version` counts its moves, `now` is the database's time of reading, `facts` is what its provider declared.
+    `plain_id` is the id that the same business action has on the main line, from which `branch` leads away.
     """
 
     seq: int
@@ -178,6 +184,8 @@ class Operation:
     origin: Origin
     facts: ProviderFacts
     now: int
+    branch: str | None = None
+    plain_id: str = ""
 
     @property
     def age(self) -> int:
@@ -214,13 +222,32 @@ class Evidence:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OperationDetail:
-    """One operation with all that is kept about it; `receipt` is None unless it succeeded."""
+    """One operation with all that is kept about it; `receipt` is None unless it succeeded.
+
+    `lineage` are the operations of the same business action on the main line and in branches, this one left out.
+    """
 
     operation: Operation
     attempts: tuple[Attempt, ...]
     evidence: tuple[Evidence, ...]
     cases: tuple[Case, ...]
     receipt: Receipt[Any] | None
+    lineage: tuple[Operation, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Branch:
+    """A named line of history: a thread of its own that goes on from another one's checkpoint.
+
+    Run it as any thread, by its tenant and `thread_id`. `branch` is the path of names by which its operations' ids are
+    marked.
+    """
+
+    tenant: str
+    thread_id: str
+    branch: str
+    branched_from: str
+    checkpoint_id: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,4 +1,4 @@
-"""B03 (a): a user expects "replay" from an old checkpoint to be a read; every step after that point really runs again.
+"""B03: a user expects "replay" from an old checkpoint to be a read; every step after that point really runs again.
 
 Sources: https://github.com/langchain-ai/langchain-academy/issues/40, https://github.com/langchain-ai/langgraph/pull/7038
 """
@@ -66,3 +66,26 @@ def test_another_amount_under_the_same_operation_is_a_conflict_and_charges_nothi
     with pytest.raises(FingerprintMismatch):
         graph.invoke(None, forked)
     assert ours.count == 2
+
+
+def test_a_named_branch_charges_the_other_amount_and_both_receipts_show_under_one_lineage(ours: Ours) -> None:
+    graph, cf = ours.compile(build), ours.shop.cf
+    graph.invoke({"order": "1"}, ours.config())
+    branch = cf.fork("t-1", before_charge(graph, ours.config()), branch="twelve", tenant="team-A")
+    config = cf.config(tenant="team-A", thread_id=branch.thread_id)
+    graph.update_state(config, {"amount": 12})
+    graph.invoke(None, config)
+    assert ours.count == 4  # the charge and the notice, once on each line
+    main = cf.operations.get("r-1/charge/1", tenant="team-A")
+    (other,) = main.lineage
+    assert (other.operation_id, other.branch, other.plain_id) == (
+        "r-1/charge/1~branch-twelve",
+        "twelve",
+        "r-1/charge/1",
+    )
+    details = [main, cf.operations.get(other.operation_id, tenant="team-A")]
+    assert [detail.receipt is not None for detail in details] == [True, True]
+    assert len({detail.operation.fingerprint for detail in details}) == 2
+    for place in [one.config for one in graph.get_state_history(config) if one.values["amount"] == 12]:
+        assert graph.invoke(None, place)["amount"] == 12
+    assert ours.count == 4

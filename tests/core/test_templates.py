@@ -49,7 +49,8 @@ def test_doubled_braces_are_literal() -> None:
 @pytest.mark.parametrize(
     ("value", "text"),
     [
-        ("plain-._~9", "plain-._~9"),
+        ("plain-._9", "plain-._9"),
+        ("id~branch-x", "id%7Ebranch-x"),
         ("a/b:c%d", "a%2Fb%3Ac%25d"),
         ("{x} \n\0", "%7Bx%7D%20%0A%00"),
         ("招聘é", "招聘é"),
@@ -125,6 +126,9 @@ def test_a_number_that_python_itself_would_not_print_is_refused() -> None:
         ("{a}x{b}", "run together"),
         ("{a}%{b}", "run together"),
         ("{a}:{b}9{c}", "run together"),
+        ("{a}~{b}", "derives"),
+        ("{a}~branch-x", "derives"),
+        ("~{a}", "derives"),
     ],
 )
 def test_a_contradictory_template_is_refused(text: str, hint: str) -> None:

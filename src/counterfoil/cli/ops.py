@@ -103,6 +103,7 @@ def detail_json(detail: OperationDetail) -> dict[str, Any]:
         "evidence": [asdict(each) for each in detail.evidence],
         "cases": [asdict(each) for each in detail.cases],
         "receipt": None if detail.receipt is None else receipt_json(detail.receipt),
+        "lineage": [operation_json(each) for each in detail.lineage],
     }
 
 
@@ -117,6 +118,7 @@ def show_operation(operation: Operation) -> None:
             ("tenant", operation.tenant),
             ("effect", f"{operation.effect} v{operation.effect_version}"),
             ("state", operation.state),
+            ("branch", operation.branch),
             ("provider key", key_given(operation)),
             ("fingerprint", operation.fingerprint),
             ("created", when(operation.created_at)),
@@ -136,7 +138,7 @@ def show_operation(operation: Operation) -> None:
 
 
 def show_history(detail: OperationDetail) -> None:
-    """Print attempts, evidence and cases as tables, those that exist."""
+    """Print attempts, evidence, cases and lineage as tables, those that exist."""
     from counterfoil.cli.output import say, table, when
 
     tables: list[tuple[list[str], list[list[object]]]] = [
@@ -154,6 +156,10 @@ def show_history(detail: OperationDetail) -> None:
         (
             ["CASE", "KIND", "STATE", "VERSION", "OPENED", "REASON"],
             [[c.case_id, c.kind, c.state, c.version, when(c.opened_at), c.reason] for c in detail.cases],
+        ),
+        (
+            ["SAME ACTION IN", "OPERATION", "STATE", "SETTLED"],
+            [[o.branch or "main line", o.operation_id, o.state, when(o.settled_at)] for o in detail.lineage],
         ),
     ]
     for headers, lines in tables:

@@ -104,7 +104,8 @@ def _answer(state: OperationState, case: Case | None) -> str:
 
 
 def _what(operation: Operation) -> str:
-    return f"{operation.operation_id} is {operation.effect} v{operation.effect_version} of tenant {operation.tenant}."
+    what = f"{operation.operation_id} is {operation.effect} v{operation.effect_version} of tenant {operation.tenant}"
+    return f"{what}, in branch {operation.branch} of {operation.plain_id}." if operation.branch else f"{what}."
 
 
 def _why(operation: Operation, state: OperationState, *, over: bool) -> str:

@@ -32,8 +32,9 @@ MAX_CHARS: Final = 512
 MAX_BYTES: Final = 1024
 """Two ids share an index entry, which PostgreSQL limits to 2704 bytes."""
 
-_UNRESERVED = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-._~")
-_PLAIN = re.compile(r"[A-Za-z0-9._~-]*")  # nothing but unreserved characters
+_UNRESERVED = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-._")
+_PLAIN = re.compile(r"[A-Za-z0-9._-]*")  # nothing but unreserved characters
+_DERIVING = "~"  # begins what Counterfoil itself puts behind an id, such as `~branch-what-if`
 _LINE_ENDS = frozenset("\u2028\u2029")  # named, as `isprintable` changes with the Python version
 _SCOPE_ONLY = frozenset({"tenant", "principal"})  # say whose operation it is, not which
 
@@ -81,6 +82,11 @@ class Template:
             UnknownTemplateField: a field is neither an argument nor trusted.
         """
         literals, fields = _split(text)
+        if _DERIVING in "".join(literals):
+            raise ContradictoryDeclaration(
+                f"key {text!r} has a {_DERIVING!r}, which marks the ids that Counterfoil derives, such as those of a"
+                " branch; write another character"
+            )
         _refuse_unstable(text, fields, stable)
         if arguments is not None:
             _refuse_unknown(text, fields, arguments)

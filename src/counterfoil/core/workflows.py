@@ -22,7 +22,17 @@ class ThreadSnapshot:
     request_id: str | None
     workflow_id: str | None
     principal: str | None
+    run_id: str | None
+    run_attempt: int | None
     now: int
+
+
+@dataclass(frozen=True, slots=True)
+class ServedRun:
+    """A run of LangGraph's own server, and which attempt at it this is."""
+
+    run_id: str
+    attempt: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +61,12 @@ _KEPT = ("request_id", "workflow_id", "principal")
 
 
 def decide_thread(
-    row: ThreadSnapshot, *, known_dead: str | None, trusted: dict[str, str | None], goes_on: bool
+    row: ThreadSnapshot,
+    *,
+    known_dead: str | None,
+    trusted: dict[str, str | None],
+    goes_on: bool,
+    served: ServedRun | None = None,
 ) -> ThreadDecision:
     """Decide whether a run may claim a thread.
 
@@ -61,14 +76,22 @@ def decide_thread(
         trusted: What the run gives for the trusted fields; None inherits.
         goes_on: Whether the run continues what is there, rather than bringing new input: then its trusted fields may
             not differ, or a re-entered node would perform its operations under other ids.
+        served: The run of a server that wants the thread; when that starts another attempt, it holds the last for dead.
     """
-    if row.state is ThreadState.RUNNING and row.now < row.lease_until and row.holder != known_dead:
+    held = row.state is ThreadState.RUNNING and row.now < row.lease_until
+    if held and row.holder != known_dead and not _is_next_attempt(row, served):
         return Taken(row.holder or "", row.lease_until)
     for name in _KEPT if goes_on else ():
         given, kept = trusted.get(name), getattr(row, name)
         if given is not None and kept is not None and given != kept:
             return OtherRequest(name)
     return Free()
+
+
+def _is_next_attempt(row: ThreadSnapshot, served: ServedRun | None) -> bool:
+    if served is None or row.run_attempt is None:
+        return False
+    return row.run_id == served.run_id and row.run_attempt < served.attempt
 
 
 @dataclass(frozen=True, slots=True)

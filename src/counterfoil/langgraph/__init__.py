@@ -14,7 +14,8 @@ except ModuleNotFoundError as missing:
         f"counterfoil.langgraph needs {missing.name}, which is not installed: pip install 'counterfoil[langgraph]'"
     ) from None
 
+from counterfoil.langgraph.compile import for_server
 from counterfoil.langgraph.mint import amint, mint
 from counterfoil.langgraph.perform import aperform, perform, retry_on
 
-__all__ = ["amint", "aperform", "mint", "perform", "retry_on"]
+__all__ = ["amint", "aperform", "for_server", "mint", "perform", "retry_on"]

@@ -20,6 +20,7 @@ from counterfoil.errors import (
     TrustedFieldMismatch,
 )
 from counterfoil.langgraph.context import CONF, KEY, Context, Run, conf_of, thread_of, unclaimed
+from counterfoil.langgraph.serving import served_run
 from counterfoil.langgraph.writing import awrite, write
 from counterfoil.model import Trusted
 from counterfoil.storage.scripts import threads
@@ -49,13 +50,19 @@ class Wish:
     request: ThreadRequest
 
     @classmethod
-    def of(cls, desk: Desk, config: RunnableConfig, run_input: Any) -> Wish:
+    def of(cls, desk: Desk, config: RunnableConfig, run_input: Any, context: Context | None = None) -> Wish:
         """Return what a run with this configuration and input needs in order to claim its thread.
+
+        Args:
+            desk: The desk of the graph's Counterfoil.
+            config: Its configuration, with a context of its own or without.
+            run_input: Its input.
+            context: The context of a run that brings none.
 
         Raises:
             ReservedConfig: the context belongs to another Counterfoil than the graph.
         """
-        context = unclaimed(config).get(KEY) or Context(desk, Trusted())
+        context = unclaimed(config).get(KEY) or context or Context(desk, Trusted())
         if context.desk is not desk:
             raise ReservedConfig(
                 "This run's context was made by another Counterfoil than its graph. Run a graph with the Counterfoil"
@@ -72,6 +79,7 @@ class Wish:
                 "principal": trusted.principal,
             },
             goes_on=run_input is None or isinstance(run_input, Command),
+            served=served_run(config),
         )
         return cls(desk, context, request)
 
@@ -91,6 +99,15 @@ class Wish:
             return replace(self, request=replace(self.request, known_dead=answer.holder))
         return None
 
+    def _kept(self, claimed: Claimed) -> Trusted:
+        """Return what is trusted in the run; what a run in a branch starts on another thread is in the branch, too."""
+        return Trusted(
+            tenant=self.request.key.tenant,
+            thread_id=claimed.plain_thread_id or self.request.key.thread_id,
+            branch=claimed.branch or self.context.trusted.branch,
+            **claimed.trusted,
+        )
+
     def granted(self, answer: ThreadClaim) -> tuple[Run, str | None]:
         """Return the run that now owns the thread, and what it was parked on.
 
@@ -100,9 +117,9 @@ class Wish:
         """
         key = self.request.key
         match answer:
-            case Claimed(attempt=attempt, was_parked_on=parked, trusted=trusted):
-                kept = Trusted(tenant=key.tenant, thread_id=key.thread_id, **trusted)
-                return Run(Context(self.desk, kept), key, attempt, self.request.holder), parked
+            case Claimed(attempt=attempt, was_parked_on=parked):
+                context = Context(self.desk, self._kept(answer), of_saver=self.context.of_saver)
+                return Run(context, key, attempt, self.request.holder, branched_at=answer.branched_at), parked
             case Taken(holder, until):
                 raise ThreadBusy(
                     f"Thread {key.thread_id} is being run by {holder}. Nothing ran here. Try again when that run has"
@@ -121,9 +138,11 @@ class Wish:
                 )
 
 
-def claim_now(desk: Desk, config: RunnableConfig, run_input: Any) -> tuple[Run, str | None]:
+def claim_now(
+    desk: Desk, config: RunnableConfig, run_input: Any, context: Context | None = None
+) -> tuple[Run, str | None]:
     """Claim a thread for a blocking run."""
-    wish = Wish.of(desk, config, run_input)
+    wish = Wish.of(desk, config, run_input, context)
     with wish.at_work():
         answer = _claim(wish)
         if (again := wish.over_the_dead(answer)) is not None:
@@ -144,9 +163,12 @@ def _claim(wish: Wish) -> ThreadClaim:
     raise LookupError("unreachable: the last try returns or raises")
 
 
-async def aclaim_now(desk: Desk, config: RunnableConfig, run_input: Any) -> tuple[Run, str | None]:
+async def aclaim_now(
+    desk: Desk, config: RunnableConfig, run_input: Any, context: Context | None = None
+) -> tuple[Run, str | None]:
     """Claim a thread for a run on an event loop; a claim that nobody waits for any more is given back."""
-    claiming = asyncio.ensure_future(_aclaim_whole(desk, config, run_input))
+    wish = Wish.of(desk, config, run_input, context)
+    claiming = asyncio.ensure_future(_aclaim_whole(wish))
     try:
         return await asyncio.shield(claiming)
     except asyncio.CancelledError:
@@ -165,8 +187,7 @@ async def _give_back(claiming: asyncio.Future[tuple[Run, str | None]]) -> None:
         await asyncio.shield(awrite(run.desk, lambda: _leave(run)))
 
 
-async def _aclaim_whole(desk: Desk, config: RunnableConfig, run_input: Any) -> tuple[Run, str | None]:
-    wish = Wish.of(desk, config, run_input)
+async def _aclaim_whole(wish: Wish) -> tuple[Run, str | None]:
     with wish.at_work():
         answer = await _aclaim(wish)
         if (again := wish.over_the_dead(answer)) is not None:

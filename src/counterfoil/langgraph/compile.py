@@ -21,6 +21,7 @@ from counterfoil.langgraph.nodes import wrapped_spec
 from counterfoil.langgraph.parking import is_answer_to, refuse_answer
 from counterfoil.langgraph.policy import check_state
 from counterfoil.langgraph.saver import CounterfoilSaver
+from counterfoil.langgraph.serving import served_run
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator
@@ -42,10 +43,36 @@ def compile_graph(saver: CounterfoilSaver, graph: Any, **options: Any) -> Any:
     if "checkpointer" in options:
         raise InvalidArguments("cf.compile brings its own checkpointer, which is the point of it: leave that one out.")
     _warn_of_other_saver(graph)
+    if isinstance(graph, ManagedRuns) and not options and graph.checkpointer and graph.desk is saver.desk:
+        return graph
+    return compiled_with(saver, graph, options)
+
+
+def for_server(graph: Any, /, **options: Any) -> Any:
+    """Compile a graph for LangGraph's own server, which brings the checkpointer: one that `cf.saver` made.
+
+    Each run claims its thread, as with `cf.compile`. Name the result under `graphs` in `langgraph.json`, and a saver
+    under `checkpointer`.
+
+    Args:
+        graph: A `StateGraph` builder, a compiled graph, an agent's graph or an `@entrypoint`; left as it is.
+        **options: What the builder's own `compile` takes, apart from the checkpointer.
+
+    Raises:
+        InvalidArguments: it is not a graph.
+    """
+    if "checkpointer" in options:
+        raise InvalidArguments(
+            "for_server takes no checkpointer: name a saver under checkpointer in langgraph.json, and the server brings"
+            " it along."
+        )
+    return compiled_with(None, graph, options)
+
+
+def compiled_with(saver: CounterfoilSaver | None, graph: Any, options: dict[str, Any]) -> Any:
+    """Compile a graph with a checkpointer, or for one that comes later, and mix the claims in."""
     compiled: Any
     match graph:
-        case ManagedRuns() if graph.desk is saver.desk and not options:
-            return graph
         case StateGraph():
             compiled = managed_builder(graph).compile(checkpointer=saver, **options)
         case CompiledStateGraph():
@@ -54,7 +81,7 @@ def compile_graph(saver: CounterfoilSaver, graph: Any, **options: Any) -> Any:
             compiled = graph.copy(update={"checkpointer": saver, **options})
         case _:
             raise InvalidArguments(
-                f"cf.compile takes a StateGraph builder, a compiled graph, an agent's graph or an @entrypoint, not"
+                f"Counterfoil compiles a StateGraph builder, a compiled graph, an agent's graph or an @entrypoint, not"
                 f" {type(graph).__qualname__}."
             )
     base: type = type(compiled)
@@ -108,30 +135,34 @@ class ManagedRuns:
     def stream(self, input: Any, config: RunnableConfig | None = None, **options: Any) -> Iterator[Any]:  # noqa: A002 - the interface's name
         """Claim the thread, then stream the graph's steps; the claim ends with the stream."""
         whole = self._whole(config)
-        if is_nested(whole):
+        if not self.checkpointer or is_nested(whole):
             yield from super().stream(input, config, **options)  # type: ignore[misc]
             return
-        options = prepared(input, options)
-        run, parked = claim_now(self.desk, whole, input)
+        options = prepared(input, options, served=served_run(whole) is not None)
+        run, parked = claim_now(self.desk, whole, input, self._context(whole))
         config = with_run(config, run)
         with owning(run, options["control"]):
             if is_answer_to(input, parked):
                 refuse_answer(run, input, parked, self.get_state(config))
+            if may_begin_branch(run, input, config):
+                config = beginning(run, config, self.get_state(config))
             yield from super().stream(input, config, **options)  # type: ignore[misc]
 
     async def astream(self, input: Any, config: RunnableConfig | None = None, **options: Any) -> AsyncIterator[Any]:  # noqa: A002 - the interface's name
         """Claim the thread, then stream the graph's steps; the claim ends with the stream."""
         whole = self._whole(config)
-        if is_nested(whole):
+        if not self.checkpointer or is_nested(whole):
             async for chunk in super().astream(input, config, **options):  # type: ignore[misc]
                 yield chunk
             return
-        options = prepared(input, options)
-        run, parked = await aclaim_now(self.desk, whole, input)
+        options = prepared(input, options, served=served_run(whole) is not None)
+        run, parked = await aclaim_now(self.desk, whole, input, self._context(whole))
         config = with_run(config, run)
         async with aowning(run, options["control"]):
             if is_answer_to(input, parked):
                 refuse_answer(run, input, parked, await self.aget_state(config))
+            if may_begin_branch(run, input, config):
+                config = beginning(run, config, await self.aget_state(config))
             async for chunk in super().astream(input, config, **options):  # type: ignore[misc]
                 yield chunk
 
@@ -140,7 +171,7 @@ class ManagedRuns:
         whole = self._whole(config)
         if is_nested(whole):
             return super().bulk_update_state(config, supersteps)  # type: ignore[misc, no-any-return]
-        run, parked = claim_now(self.desk, whole, None)
+        run, parked = claim_now(self.desk, whole, None, self._context(whole))
         run.parked.extend([parked] if parked is not None else [])  # a change of state settles no outcome
         with owning(run, RunControl()):
             return super().bulk_update_state(with_run(config, run), supersteps)  # type: ignore[misc, no-any-return]
@@ -150,7 +181,7 @@ class ManagedRuns:
         whole = self._whole(config)
         if is_nested(whole):
             return await super().abulk_update_state(config, supersteps)  # type: ignore[misc, no-any-return]
-        run, parked = await aclaim_now(self.desk, whole, None)
+        run, parked = await aclaim_now(self.desk, whole, None, self._context(whole))
         run.parked.extend([parked] if parked is not None else [])
         async with aowning(run, RunControl()):
             return await super().abulk_update_state(with_run(config, run), supersteps)  # type: ignore[misc, no-any-return]
@@ -181,8 +212,13 @@ class ManagedRuns:
         """Return a copy of the graph that also reads the states of subgraphs in this configuration's context."""
         context = unclaimed(self._whole(config))
         reader = copy(self)
-        reader.checkpointer = self.checkpointer.within(context.get(KEY))
+        if self.checkpointer:
+            reader.checkpointer = self.checkpointer.within(context.get(KEY))
         return reader, context
+
+    def _context(self, whole: RunnableConfig) -> Context | None:
+        """Return the context that the checkpointer makes for a configuration which brings none, as a server's does."""
+        return None if unclaimed(whole) else self.checkpointer.context_for(whole)
 
     def _whole(self, config: RunnableConfig | None) -> RunnableConfig:
         """Return the configuration as the runtime will see it: the graph's own and the surrounding run's are in it.
@@ -209,6 +245,25 @@ def _addressed(state: Any, context: dict[str, Context]) -> Any:
             return state
 
 
+def may_begin_branch(run: Run, run_input: Any, config: RunnableConfig) -> bool:
+    """Say whether a run may be the first of a branch: one that goes on, from nowhere in particular."""
+    return run.branched_at is not None and run_input is None and not conf_of(config).get("checkpoint_id")
+
+
+def beginning(run: Run, config: RunnableConfig, newest: StateSnapshot) -> RunnableConfig:
+    """Return the configuration of a branch's first run: it goes back to the checkpoint at which the branch begins.
+
+    The runtime would otherwise take it for a run that was interrupted there, and a child that keeps its state for one
+    that is to be resumed.
+    """
+    at = conf_of(newest.config).get("checkpoint_id")
+    if at != run.branched_at and (newest.metadata or {}).get("source") != "update":
+        return config
+    whole: Any = {**config, CONF: {**conf_of(config), "checkpoint_id": at}}
+    addressed: RunnableConfig = whole
+    return addressed
+
+
 @cache
 def managed_class(base: type) -> type:
     """Return a graph class with the claims mixed in."""
@@ -222,8 +277,10 @@ def is_nested(config: RunnableConfig) -> bool:
     return isinstance(found, Run) and not found.ended and found.key.thread_id == thread
 
 
-def prepared(run_input: Any, options: dict[str, Any]) -> dict[str, Any]:
+def prepared(run_input: Any, options: dict[str, Any], *, served: bool = False) -> dict[str, Any]:
     """Return a run's options with the durability and control that managed runs need.
+
+    LangGraph's server always says a durability, "async" where its client said none.
 
     Raises:
         ExitDurability: the caller asked for `durability="exit"`.
@@ -232,6 +289,8 @@ def prepared(run_input: Any, options: dict[str, Any]) -> dict[str, Any]:
     """
     durability = options.get("durability") or DURABILITY
     refuse_exit(durability)
+    if durability != DURABILITY and served:
+        durability = DURABILITY
     if durability != DURABILITY:
         warnings.warn(
             f"durability={durability!r}: a run that lost its thread to another one may execute one more node before it"

@@ -7,7 +7,7 @@ subgraph by reference and copies them into no checkpoint, and no name in state, 
 from __future__ import annotations
 
 from contextvars import ContextVar
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
 from langgraph.config import get_config
@@ -28,12 +28,18 @@ CACHED: ContextVar[str | None] = ContextVar("counterfoil_cached_node", default=N
 CONF: Final = "configurable"
 
 
-@dataclass(frozen=True, slots=True)
 class Context:
-    """Whose run this is; made by `cf.config` and nowhere else."""
+    """Whose run this is: made by `cf.config`, or by a saver for the configurations of a server, which bring none.
 
-    desk: Desk = field(repr=False)
-    trusted: Trusted
+    Like `Run` no dataclass, so that whoever writes configurations out (LangGraph's server does) finds nothing in it.
+    """
+
+    __slots__ = ("desk", "of_saver", "trusted")
+
+    def __init__(self, desk: Desk, trusted: Trusted, *, of_saver: bool = False) -> None:
+        self.desk = desk
+        self.trusted = trusted
+        self.of_saver = of_saver
 
     @property
     def attempt(self) -> int | None:
@@ -41,16 +47,21 @@ class Context:
         return None
 
 
-@dataclass(slots=True, eq=False)
 class Run:
     """A context that owns its thread, for as long as one run lasts."""
 
-    context: Context
-    key: ThreadKey
-    attempt: int
-    holder: str = ""
-    parked: list[str] = field(default_factory=list)
-    ended: bool = False
+    __slots__ = ("attempt", "branched_at", "context", "ended", "holder", "key", "parked")
+
+    def __init__(
+        self, context: Context, key: ThreadKey, attempt: int, holder: str = "", *, branched_at: str | None = None
+    ) -> None:
+        self.context = context
+        self.key = key
+        self.attempt = attempt
+        self.holder = holder
+        self.branched_at = branched_at
+        self.parked: list[str] = []
+        self.ended = False
 
     @property
     def desk(self) -> Desk:
@@ -106,12 +117,24 @@ def refuse_exit(durability: object) -> None:
 
 
 def unclaimed(config: Mapping[str, Any]) -> dict[str, Context]:
-    """Return the part of a configuration that may be handed out and used again: the context without its claim."""
+    """Return the part of a configuration that may be handed out and used again: the context without its claim.
+
+    One that a saver made is made again by it.
+    """
     match carried(config):
         case None:
             return {}
         case Run(context=context) | (Context() as context):
-            return {KEY: context}
+            return {} if context.of_saver else {KEY: context}
+
+
+def branch_around() -> str | None:
+    """Return the branch of the run that this code is part of, or None outside of any."""
+    try:
+        found = carried(get_config())
+    except RuntimeError:
+        return None
+    return found.trusted.branch if found is not None else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,33 +162,30 @@ def locate(asked: str) -> Here:
             " context: start it with contextvars.copy_context().run(...). Elsewhere use cf.perform(effect,"
             " tenant=..., ...)."
         ) from None
-    found = carried(config)
-    desk = found.desk if found is not None else _desk_of_saver(config, asked)
-    trusted = found.trusted if found is not None else Trusted()
+    found = carried(config) or _context_of_saver(config, asked)
     origin = _origin(config)
     run = found if isinstance(found, Run) and not found.ended else None
-    return Here(desk, _with_thread(trusted, origin), origin, run, _step(config, origin))
+    return Here(found.desk, _trusted(found, origin), origin, run, _step(config, origin))
 
 
-def _desk_of_saver(config: Mapping[str, Any], asked: str) -> Desk:
-    """Return the desk behind the run's checkpointer: how a plainly compiled graph finds its Counterfoil."""
-    desk = getattr(conf_of(config).get("__pregel_checkpointer"), "desk", None)
-    if isinstance(desk, Desk):
-        return desk
+def _context_of_saver(config: Mapping[str, Any], asked: str) -> Context:
+    """Return the context that the run's checkpointer makes: how a plainly compiled graph finds its Counterfoil."""
+    saver = conf_of(config).get("__pregel_checkpointer")
+    if isinstance(getattr(saver, "desk", None), Desk):
+        context: Context = saver.context_for(config)  # type: ignore[union-attr]  # ours, or LangGraph's server around it
+        return context
     raise NoActiveCounterfoil(
         f"{asked} was called in a LangGraph run that knows no Counterfoil. Compile the graph with cf.compile(builder)"
-        " and run it with cf.run(graph, input, tenant=..., thread_id=...)."
+        " and run it with cf.run(graph, input, tenant=..., thread_id=...). On LangGraph's server, name a saver of"
+        " cf.saver() as its checkpointer, and run the graph on a thread."
     )
 
 
-def _with_thread(trusted: Trusted, origin: Origin) -> Trusted:
-    return Trusted(
-        tenant=trusted.tenant,
-        request_id=trusted.request_id,
-        workflow_id=trusted.workflow_id,
-        principal=trusted.principal,
-        thread_id=origin.thread_id,
-    )
+def _trusted(found: Carried, origin: Origin) -> Trusted:
+    """Return what is trusted here; a run knows what keys call its own thread, which in a branch is not its id."""
+    if isinstance(found, Run) and found.key.thread_id == origin.thread_id:
+        return found.trusted
+    return replace(found.trusted, thread_id=origin.thread_id)
 
 
 def _origin(config: Mapping[str, Any]) -> Origin:

@@ -83,6 +83,7 @@ def _taken(name: str, minted: str | NeedsBranch) -> str:
         raise BranchRequired(
             f"This run went back behind a step that had minted {name!r}; minting again would give the same business"
             " action a second id and let its effects happen twice. Go on without a checkpoint_id if that step is not"
-            " finished, go back to a checkpoint after it, or start a new thread for a new business action."
+            " finished, or go back to a checkpoint after it. To try another line of history, with effects of its own,"
+            " open a branch: cf.fork(thread_id, checkpoint, branch='what-if'). A new business action gets a new thread."
         )
     return minted

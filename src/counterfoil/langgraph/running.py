@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from counterfoil.core.arguments import CALLED
 from counterfoil.core.templates import validate_id
 from counterfoil.errors import UnmanagedThread
 from counterfoil.langgraph.compile import ManagedRuns
-from counterfoil.langgraph.context import CONF, KEY, Context, conf_of
+from counterfoil.langgraph.context import CONF, KEY, Context, branch_around, conf_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -31,6 +32,7 @@ def make_config(desk: Desk, trusted: Trusted, config: Mapping[str, Any] | None) 
         validate_id(kind, value)
     made: Any = dict(CALLED.mapping("config", config))
     CALLED.mapping("config['configurable']", made.get(CONF))
+    trusted = replace(trusted, branch=branch_around())  # what a node of a branch starts is in the branch, too
     made[CONF] = {**conf_of(config), "thread_id": trusted.thread_id, KEY: Context(desk, trusted)}
     whole: RunnableConfig = made
     return whole

@@ -33,6 +33,7 @@ from counterfoil.langgraph.deltas import Walk
 from counterfoil.langgraph.pages import Pages
 from counterfoil.langgraph.policy import check_metadata, check_state
 from counterfoil.langgraph.serde import ERROR_CHANNEL, StateSerializer
+from counterfoil.langgraph.serving import checked_trust, trusted_from
 from counterfoil.langgraph.upkeep import Upkeep
 from counterfoil.langgraph.versions import pack, unpack
 from counterfoil.langgraph.writing import awrite, write
@@ -46,6 +47,7 @@ if TYPE_CHECKING:
     from langchain_core.runnables import RunnableConfig
 
     from counterfoil.desk import Desk
+    from counterfoil.langgraph.serving import Trust
     from counterfoil.storage.script import Maker
 
 INLINE_CHARACTERS = 256
@@ -66,11 +68,12 @@ class CounterfoilSaver(Upkeep):
 
     serde: StateSerializer
 
-    def __init__(self, desk: Desk, *, tenant: str = "") -> None:
+    def __init__(self, desk: Desk, *, tenant: str = "", trust: Trust | None = None) -> None:
         super().__init__()
         self.serde = StateSerializer()
         self.desk = desk
         self.tenant = validate_id("tenant", tenant) if tenant != "" else ""
+        self._trust = checked_trust(trust)
         self._context: Context | None = None
 
     def within(self, context: Context | None) -> CounterfoilSaver:
@@ -82,6 +85,15 @@ class CounterfoilSaver(Upkeep):
     def carried(self, config: Mapping[str, Any]) -> Carried | None:
         """Return what a configuration carries, or else the context that this saver was made for."""
         return carried(config) or self._context
+
+    def context_for(self, config: Mapping[str, Any]) -> Context:
+        """Return the context of a run whose configuration brings none: the saver's tenant, and what it trusts there.
+
+        Raises:
+            InvalidArguments: `trust` returned something else than trusted fields.
+            InvalidId: a trusted field cannot be stored.
+        """
+        return Context(self.desk, trusted_from(self.tenant, self._trust, config), of_saver=True)
 
     def with_allowlist(self, extra_allowlist: Iterable[Any]) -> CounterfoilSaver:
         """Return a copy that also reads these classes; what `LANGGRAPH_STRICT_MSGPACK` asks for at compile time."""

@@ -9,6 +9,7 @@ from functools import cache, lru_cache
 from typing import TYPE_CHECKING, Any
 
 from counterfoil import codec
+from counterfoil.core.branches import branch_of, plain_id
 from counterfoil.core.effects import Snapshot
 from counterfoil.core.states import OperationState, Sender
 from counterfoil.core.unknown import still_holding
@@ -70,9 +71,11 @@ def operation(row: Row) -> Operation:
         **{name: row[name] for name in _SUMMARY},
         holder=None if row["settled_at"] else row["holder"],  # after that, it says who made the attempt that succeeded
         fingerprint=codec.text_digest(row["identity_digest"]),
-        trusted=Trusted(**{name: row[name] for name in ("tenant", *_TRUSTED)}),
+        trusted=Trusted(**{name: row[name] for name in ("tenant", *_TRUSTED)}, branch=branch_of(row["operation_id"])),
         origin=Origin(**{name: row[name] for name in _ORIGIN}),
         facts=facts_from(row["provider"]),
+        branch=branch_of(row["operation_id"]),
+        plain_id=plain_id(row["operation_id"]),
     )
 
 

@@ -11,6 +11,7 @@ from itertools import islice
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Final
 
+from counterfoil.core.branches import MARK, plain_id
 from counterfoil.core.provider_key import could_be_provider_key, provider_key
 from counterfoil.core.states import CaseState, OperationState
 from counterfoil.model import Case, Hit, Operation, OperationDetail, OperationKey, Page
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
 NEWEST: Final = 2**63 - 1
 KEYS_AT_ONCE: Final = 1000
 """Operation ids read at once while looking for the one that a provider key was derived from."""
+LONGEST_LINEAGE: Final = 100
+"""Branches of one business action that are shown with it."""
 _BEYOND: Final = "\U0010ffff"  # sorts after every character that may follow a prefix
 
 
@@ -120,6 +123,7 @@ def _whole(row: Row) -> Script[OperationDetail]:
     attempts = yield from all_rows("list_attempts", **key)
     evidence = yield from all_rows("list_evidence", **key)
     cases = yield from all_rows("list_cases_of_operation", **key)
+    lineage = yield from _lineage(row)
     succeeded = row["state"] == OperationState.SUCCEEDED
     return OperationDetail(
         operation=rows.operation(row),
@@ -127,7 +131,18 @@ def _whole(row: Row) -> Script[OperationDetail]:
         evidence=tuple(map(rows.piece_of_evidence, evidence)),
         cases=tuple(map(rows.case, cases)),
         receipt=rows.receipt(row, "receipt") if succeeded else None,
+        lineage=tuple(map(rows.operation, lineage)),
     )
+
+
+def _lineage(row: Row) -> Script[list[Row]]:
+    """Read what else was performed of a business action, the main line first, a branch before those that leave it."""
+    tenant, plain = row["tenant"], plain_id(row["operation_id"])
+    main = yield from all_rows("get_operation", tenant=tenant, operation_id=plain)
+    prefix = plain + MARK
+    page = {"prefix": prefix, "beyond": prefix + _BEYOND, "limit": LONGEST_LINEAGE}
+    branches = yield from all_rows("find_operations_by_prefix", tenant=tenant, **page)
+    return [one for one in (*main, *branches) if one["operation_id"] != row["operation_id"]]
 
 
 def get_case(tenant: str | None, case_id: str) -> Script[tuple[Case, OperationDetail] | None]:

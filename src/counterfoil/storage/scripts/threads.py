@@ -15,6 +15,7 @@ from counterfoil.core.workflows import (
     NewId,
     OtherRequest,
     SameId,
+    ServedRun,
     Taken,
     ThreadSnapshot,
     decide_mint,
@@ -51,15 +52,33 @@ class ThreadRequest:
     trusted: dict[str, str | None]
     goes_on: bool
     known_dead: str | None = None
+    served: ServedRun | None = None
+
+    @property
+    def columns(self) -> dict[str, Any]:
+        """Return what a claim stores beside what is trusted."""
+        served = self.served
+        return {
+            "holder": self.holder,
+            "lease": self.lease,
+            "run_id": None if served is None else served.run_id,
+            "run_attempt": None if served is None else served.attempt,
+        }
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Claimed:
-    """The run owns the thread under this attempt; the trusted fields are those that now hold for it."""
+    """The run owns the thread under this attempt; the trusted fields are those that now hold for it.
+
+    A thread that is a branch, or a copy of one, names it, where it begins, and the thread id that keys go on to use.
+    """
 
     attempt: int
     was_parked_on: str | None
     trusted: dict[str, str | None]
+    branch: str | None = None
+    branched_at: str | None = None
+    plain_thread_id: str | None = None
 
 
 ThreadClaim = Claimed | Taken | OtherRequest
@@ -71,8 +90,7 @@ def claim(request: ThreadRequest) -> Script[ThreadClaim]:
         "insert_claimed_thread",
         **request.key.params,
         state=_RUNNING,
-        holder=request.holder,
-        lease=request.lease,
+        **request.columns,
         **request.trusted,
     )
     if new is not None:
@@ -83,7 +101,11 @@ def claim(request: ThreadRequest) -> Script[ThreadClaim]:
     if row["holder"] == request.holder:  # of its own claim, whose COMMIT was on its way still when it was looked up
         return _claimed(row, parked_on=row["parked_on"])
     decision = decide_thread(
-        _snapshot(row), known_dead=request.known_dead, trusted=request.trusted, goes_on=request.goes_on
+        _snapshot(row),
+        known_dead=request.known_dead,
+        trusted=request.trusted,
+        goes_on=request.goes_on,
+        served=request.served,
     )
     match decision:
         case Free():
@@ -121,8 +143,7 @@ def _take(request: ThreadRequest, row: Row) -> Script[ThreadClaim]:
         "take_thread_if_unmoved",
         **request.key.params,
         state=advance(THREAD, ThreadState(row["state"]), ThreadEvent.CLAIMED),
-        holder=request.holder,
-        lease=request.lease,
+        **request.columns,
         version=row["version"],
         **trusted,
     )
@@ -133,11 +154,12 @@ def _take(request: ThreadRequest, row: Row) -> Script[ThreadClaim]:
 
 def _claimed(row: Row, *, parked_on: str | None) -> Claimed:
     trusted = {name: row[name] for name in ("request_id", "workflow_id", "principal")}
-    return Claimed(attempt=row["attempt"], was_parked_on=parked_on, trusted=trusted)
+    marks = {name: row[name] for name in ("branch", "branched_at", "plain_thread_id")}
+    return Claimed(attempt=row["attempt"], was_parked_on=parked_on, trusted=trusted, **marks)
 
 
 def _snapshot(row: Row) -> ThreadSnapshot:
-    names = ("holder", "lease_until", "request_id", "workflow_id", "principal", "now")
+    names = ("holder", "lease_until", "request_id", "workflow_id", "principal", "run_id", "run_attempt", "now")
     return ThreadSnapshot(state=ThreadState(row["state"]), **{name: row[name] for name in names})
 
 

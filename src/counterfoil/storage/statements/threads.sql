@@ -1,9 +1,9 @@
 -- name: insert_claimed_thread
 -- Begin a thread that nobody has run yet, already claimed.
 insert into counterfoil_thread (tenant, thread_id, state, attempt, version, holder, lease_until, request_id,
-  workflow_id, principal, created_at, updated_at)
+  workflow_id, principal, run_id, run_attempt, created_at, updated_at)
 values (:tenant, :thread_id, :state, 1, 1, :holder, {now} + :lease, :request_id,
-  :workflow_id, :principal, {now}, {now})
+  :workflow_id, :principal, :run_id, :run_attempt, {now}, {now})
 on conflict (tenant, thread_id) do nothing
 returning *, {now} as now;
 
@@ -41,6 +41,8 @@ set state = :state,
   request_id = :request_id,
   workflow_id = :workflow_id,
   principal = :principal,
+  run_id = :run_id,
+  run_attempt = :run_attempt,
   updated_at = {now}
 where tenant = :tenant
   and thread_id = :thread_id
