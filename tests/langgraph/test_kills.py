@@ -11,7 +11,7 @@ import pytest
 
 from tests.langgraph.killing import VARIANTS
 
-LIMIT_S = 300
+LIMIT_S = 1200
 
 
 def kills(url: str, folder: Path, *arguments: str) -> tuple[dict[str, Any], list[dict[str, Any]]]:
