@@ -20,10 +20,11 @@ from counterfoil.storage.script import Ddl, Script
 from counterfoil.storage.scripts.reads import Wish, get_operation, list_operations
 from tests.postgres.databases import Database
 from tests.postgres.servers import Server
+from tests.storage.asking import LARGE, asked
 
 STATEMENTS = catalog.load("postgres")
 CROWD = Path(__file__).with_name("crowd.sql").read_text("utf-8")
-LARGE, SMALL = "tenant-large", "tenant-small"
+SMALL = "tenant-small"
 
 COLD = {
     # whole tables, for those who judge a database
@@ -58,68 +59,6 @@ THROUGH = (
 """What goes through a whole thread because that is what is asked for: once, however long it is."""
 LENGTH = 10_000
 """Checkpoints of the long thread; each has two channel values and two writes."""
-
-ASKED: dict[str, Any] = {
-    # who asks
-    "tenant": LARGE, "principal": "eve", "given_by": "eve", "verdict_by": "eve", "holder": "host/2",
-    # an operation
-    "operation_id": "o-40000", "request_id": "r-10000", "workflow_id": "w-3000", "thread_id": "t-long", "node": "node",
-    "checkpoint_ns": "", "checkpoint_id": "l-9000", "task_id": "task", "run_id": "run-3000", "trace_id": "trace-10000",
-    "effect": "effect-1", "effect_version": 1, "sender": "caller", "provider": "{}", "field_digests": b"x",
-    "identity_digest": b"i" * 32, "content_digest": b"c" * 32, "payload": b"x", "receipt": b"x", "evidence": None,
-    "receipt_marker": None, "expected_marker": "unreadable", "error_class": None, "error_text": None,
-    "settled_by": "reply", "terminal": True, "keeps_attempt": False, "state": "succeeded", "version": 1,
-    # its claim
-    "attempt": 1, "fence": 1, "lease": 30_000, "time_limit": 30_000, "expected_state": "in_flight",
-    "outcome": "unknown", "lost": "unknown", "replaces": '["unknown"]',
-    # evidence and cases
-    "kind": "unknown_outcome", "answer": "late", "body": b"x", "seq": 3000, "reason": "lost", "verdict": "noted",
-    "verdict_reason": "seen",
-    # lists
-    "before": 2**63 - 1, "after": 0, "limit": 51, "page": 51, "older_than": None, "newer_than": None,
-    "in_state": "failed", "id": "t-3000", "prefix": "o-300", "beyond": "o-300\U0010ffff",
-    # checkpoints
-    "parent_id": "l-8999", "root_id": None, "source": "loop", "step": 1, "type": "msgpack", "stored_channels": "{}",
-    "leaning": "[]", "metadata": b"{}", "channel": "messages", "value": b"x", "idx": 5, "task_path": "",
-    "channels": ["messages", "count"], "versions": ["v1", "v2"], "types": ["msgpack", "msgpack"],
-    "values": [b"x", b"y"], "indexes": [7, 8], "asked": '{"messages":""}', "target": "t-copy", "parked_on": None,
-    "name": "new", "minted_id": "m-3000", "branch": "what-if", "branched_from": "t-3000", "branched_at": "l-9000",
-    "plain_thread_id": "t-3000",
-    # migrations
-    "number": 99, "digest": "d",
-}  # fmt: skip
-"""A realistic value for every parameter of every statement. One that is missing here belongs to a new statement."""
-
-PAGE = {"state": None, "effect": None, "thread_id": None}
-NEW = {"operation_id": "o-new", "thread_id": "t-new", "state": "in_flight"}
-CHECKPOINTS = {"source": None, "step": None, "run_id": None, "checkpoint_id": None}
-OTHERWISE: dict[str, dict[str, Any]] = {
-    "insert_claimed_operation": NEW,
-    "look_or_claim_operation": NEW,
-    "insert_claimed_thread": {**NEW, "state": "running"},
-    "open_case": {"state": "open"},
-    "insert_evidence": {"kind": "late_reply"},
-    "get_proof_before": {"kind": "late_reply"},
-    "reset_thread": {"state": "idle"},
-    "put_branch": {"state": "idle"},
-    "put_thread_at_rest": {"state": "idle"},
-    "leave_thread_if_claimed": {"state": "idle"},
-    "take_thread_if_unmoved": {"state": "running"},
-    "take_operation_if_unmoved": {"state": "in_flight", "operation_id": "o-40009"},
-    "list_operations": PAGE,
-    "list_operations_in_state": PAGE,
-    "list_operations_of_request": PAGE,
-    "list_operations_of_thread": {"state": None, "effect": None},
-    "list_cases_in_state": {"state": "open"},
-    "page_namespace_checkpoints": CHECKPOINTS,
-    "page_thread_checkpoints": CHECKPOINTS,
-    "page_tenant_checkpoints": CHECKPOINTS,
-}
-"""Where a statement is asked for something else."""
-
-
-def asked(name: str) -> dict[str, Any]:
-    return {key: OTHERWISE.get(name, {}).get(key, ASKED[key]) for key in sorted(STATEMENTS[name].params)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,8 +117,8 @@ def read(plan: dict[str, Any]) -> Seen:
 
 
 def looked_at(node: dict[str, Any]) -> int:
-    dropped = node.get("Rows Removed by Filter", 0) + node.get("Rows Removed by Index Recheck", 0)
-    return round((node["Actual Rows"] + dropped) * node["Actual Loops"])
+    names = ("Actual Rows", "Rows Removed by Filter", "Rows Removed by Index Recheck")
+    return int(sum(node.get(name, 0) for name in names) * node["Actual Loops"])
 
 
 @pytest.fixture(scope="module")
