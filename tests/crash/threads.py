@@ -132,6 +132,30 @@ async def adelete(world: World) -> None:
     await saver.adelete_thread("t-1")
 
 
+def prune(world: World) -> None:
+    world.open().saver(tenant="team-A").prune(["t-1"])
+
+
+async def aprune(world: World) -> None:
+    await world.open_async().saver(tenant="team-A").aprune(["t-1"])
+
+
+def copy(world: World) -> None:
+    world.open().saver(tenant="team-A").copy_thread("t-1", "t-2")
+
+
+async def acopy(world: World) -> None:
+    await world.open_async().saver(tenant="team-A").acopy_thread("t-1", "t-2")
+
+
+def fork(world: World) -> None:
+    world.open().fork("t-1", "0001", branch="b", tenant="team-A")
+
+
+async def afork(world: World) -> None:
+    await world.open_async().fork("t-1", "0001", branch="b", tenant="team-A")
+
+
 # --- beginnings ------------------------------------------------------------------------------------------------------
 
 
@@ -172,6 +196,10 @@ WHOLE: dict[str, list[Any]] = {
         ("task", "branch:to:b"),
     ],
 }
+WHOLE_OF_FIRST: dict[str, list[Any]] = {
+    "select checkpoint_id from counterfoil_checkpoint where thread_id = 't-1' order by seq": [("0001",), ("0002",)],
+    "select count(*) from counterfoil_write where thread_id = 't-1'": [(3,)],
+}
 IDLE: dict[str, list[Any]] = {"select state, holder, parked_on from counterfoil_thread": [("idle", None, None)]}
 
 
@@ -182,6 +210,30 @@ def holds(wanted: dict[str, list[Any]]) -> Callable[[Aftermath], Iterator[str]]:
                 yield f"{sql}: {found}"
 
     return check
+
+
+PRUNED: dict[str, list[Any]] = {
+    "select checkpoint_id from counterfoil_checkpoint": [("0002",)],
+    "select version from counterfoil_channel": [(f"{1:032}.0002",)],
+    "select task_id from counterfoil_write": [],
+}
+COPIED: dict[str, list[Any]] = {
+    "select thread_id, checkpoint_id, parent_id from counterfoil_checkpoint order by seq": [
+        (thread, *line) for thread in ("t-1", "t-2") for line in (("0001", None), ("0002", "0001"))
+    ],
+    "select thread_id, count(*) from counterfoil_channel group by thread_id order by 1": [("t-1", 2), ("t-2", 2)],
+    "select thread_id, count(*) from counterfoil_write group by thread_id order by 1": [("t-1", 3), ("t-2", 3)],
+    "select state, holder, request_id from counterfoil_thread": [("idle", None, "r-1")] * 2,
+}
+FORKED: dict[str, list[Any]] = {
+    "select checkpoint_id from counterfoil_checkpoint where thread_id <> 't-1'": [("0001",)],
+    "select version from counterfoil_channel where thread_id <> 't-1'": [(f"{1:032}.0001",)],
+    "select task_id from counterfoil_write where thread_id <> 't-1'": [],
+    "select thread_id, state, branch, branched_from, branched_at from counterfoil_thread order by thread_id": [
+        ("t-1", "idle", None, None, None),
+        ("t-1~branch-b", "idle", "b", "t-1", "0001"),
+    ],
+}
 
 
 def gone(after: Aftermath) -> Iterator[str]:
@@ -208,5 +260,8 @@ THREADS = (
     *both("park", park, apark, holds(IDLE)),
     *both("read", read, aread, ENDED, prepare=run),
     *both("delete", delete, adelete, gone, prepare=run),
+    *both("prune", prune, aprune, holds(PRUNED | IDLE), prepare=run),
+    *both("copy", copy, acopy, holds(COPIED), prepare=run),
+    *both("fork", fork, afork, holds(WHOLE_OF_FIRST | FORKED), prepare=run),
     Scenario(name="renew", run=renew, operations=0, entries=2, checks=(holds(IDLE),)),
 )
