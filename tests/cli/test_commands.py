@@ -3,6 +3,7 @@
 import getpass
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import pytest
 
@@ -205,6 +206,10 @@ def test_the_first_list_says_how_to_begin(empty: Line) -> None:
     assert text.startswith("No operation yet. Wrap one effect:")
     code = text.split("\n\n", 1)[1]
     compile("\n".join(row.removeprefix("    ") for row in code.splitlines()), "shown", "exec")
+    shown = (
+        empty.url if urlsplit(empty.url).password is None else f"postgresql://postgres@{empty.url.partition('@')[2]}"
+    )
+    assert f'Counterfoil.open("{shown}")' in code
     assert empty.json("ops list") == []
     assert empty.json("review list") == []
 

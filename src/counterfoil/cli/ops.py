@@ -19,7 +19,7 @@ EMPTY = """No operation yet. Wrap one effect:
     def create_ticket(call, *, title):
         return post_ticket(title, idempotency_key=call.provider_key)
 
-    with Counterfoil.open("sqlite:///agent.db") as cf:
+    with Counterfoil.open("DATABASE") as cf:
         cf.perform(create_ticket, tenant="team-A", request_id="request-42", title="Printer offline")"""
 
 
@@ -50,15 +50,22 @@ def list_(session: Session, **asked: Any) -> None:
         show_json([operation_json(each) for each in page.items])
     else:
         narrowed = any(asked[name] is not None for name in asked if name != "limit") or session.tenant is not None
-        _show_page(page, narrowed=narrowed, all_tenants=session.tenant is None)
+        _show_page(page, nothing="No operation fits." if narrowed else _how_to_begin(session), tenant=session.tenant)
 
 
-def _show_page(page: Page[Operation], *, narrowed: bool, all_tenants: bool) -> None:
+def _how_to_begin(session: Session) -> str:
+    """Return the lines that make a first operation in this very database; a password is not among them."""
+    scheme = "sqlite:///" if session.url.dialect == "sqlite" else ""
+    return EMPTY.replace("DATABASE", f"{scheme}{session.url.path}")
+
+
+def _show_page(page: Page[Operation], *, nothing: str, tenant: str | None) -> None:
     from counterfoil.cli.output import note, say, table
 
     if not page.items:
-        say("No operation fits." if narrowed else EMPTY)
+        say(nothing)
         return
+    all_tenants = tenant is None
     headers = ["OPERATION", "STATE", "EFFECT", "ATTEMPTS", "AGE"]
     table([*(["TENANT"] if all_tenants else []), *headers], [_line(each, all_tenants) for each in page.items])
     if page.next is not None:
