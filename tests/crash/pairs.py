@@ -21,6 +21,7 @@ from counterfoil.testing.invariants import ledger_invariants
 from counterfoil.testing.scenario import Aftermath, Body, Check, Scenario
 from counterfoil.testing.world import World
 from tests.crash import threads as of_threads
+from tests.crash.graphs import checkpoints_are_linked, values_are_stored
 from tests.crash.scenarios import (
     FAILED,
     HONOURS_KEYS,
@@ -231,7 +232,15 @@ def nobody_owns_it(after: Aftermath) -> Iterator[str]:
             yield f"the thread is {tuple(row.values())}"
 
 
-OWNED = (owners_follow_each_other, nobody_owns_it)
+def checkpoints_are_whole(after: Aftermath) -> Iterator[str]:
+    """Find checkpoints whose parent, or whose values, are gone."""
+    checkpoints = after.world.rows("select * from counterfoil_checkpoint")
+    values = after.world.rows("select checkpoint_ns, channel, version from counterfoil_channel")
+    yield from checkpoints_are_linked(checkpoints)
+    yield from values_are_stored(checkpoints, {tuple(row.values()) for row in values})
+
+
+OWNED = (owners_follow_each_other, nobody_owns_it, checkpoints_are_whole)
 
 # --- the list --------------------------------------------------------------------------------------------------------
 

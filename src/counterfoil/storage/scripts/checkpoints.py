@@ -219,11 +219,16 @@ def ancestors(place: Place, checkpoint_id: str | None, channels: Sequence[str], 
 
 
 def delete_thread(key: ThreadKey) -> Script[None]:
-    """Delete a thread with all its checkpoints; receipts outlive it."""
-    yield from one_row("lock_thread", **key.params)  # waits for what its owner is just writing
-    for statement in ("checkpoints", "channels", "writes", "mints"):
-        yield from all_rows(f"delete_thread_{statement}", **key.params)
-    yield from one_row("reset_thread", **key.params, state=ThreadState.IDLE)
+    """Delete a thread with all its checkpoints; receipts outlive it.
+
+    A thread without a row cannot be locked: a run that begins on it meanwhile keeps whatever it stores.
+    """
+    row = yield from one_row("lock_thread", **key.params)  # waits for what its owner is just writing
+    for what in ("checkpoints", "writes", "mints"):
+        yield from all_rows(f"delete_thread_{what}", **key.params)
+    yield from all_rows("delete_unnamed_channels", **key.params)
+    if row is not None:
+        yield from one_row("reset_thread", **key.params, state=ThreadState.IDLE)
 
 
 def _gathered(parts: Sequence[Row]) -> list[Stored]:

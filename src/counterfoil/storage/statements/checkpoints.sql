@@ -243,20 +243,28 @@ delete from counterfoil_checkpoint
 where tenant = :tenant
   and thread_id = :thread_id;
 
--- name: delete_thread_channels
--- Delete a thread's channel values.
-delete from counterfoil_channel
-where tenant = :tenant
-  and thread_id = :thread_id;
-
 -- name: delete_thread_writes
--- Delete a thread's pending writes.
+-- Delete the pending writes of a thread whose checkpoint is gone; a run that begins meanwhile keeps its own.
 delete from counterfoil_write
 where tenant = :tenant
-  and thread_id = :thread_id;
+  and thread_id = :thread_id
+  and (checkpoint_ns, checkpoint_id) not in (
+    select checkpoint_ns, checkpoint_id
+    from counterfoil_checkpoint
+    where tenant = :tenant
+      and thread_id = :thread_id
+  );
 
 -- name: delete_thread_mints
--- Delete where a thread's ids were minted.
+-- Delete where ids were minted in a thread, at a root graph's checkpoint that is gone; a run that begins meanwhile keeps
+-- its own.
 delete from counterfoil_mint
 where tenant = :tenant
-  and thread_id = :thread_id;
+  and thread_id = :thread_id
+  and checkpoint_id not in (
+    select checkpoint_id
+    from counterfoil_checkpoint
+    where tenant = :tenant
+      and thread_id = :thread_id
+      and checkpoint_ns = ''
+  );
