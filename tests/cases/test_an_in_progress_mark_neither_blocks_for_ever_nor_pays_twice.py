@@ -9,7 +9,6 @@ https://github.com/aws-powertools/powertools-lambda-python/issues/8049,
 https://github.com/Torutesu/ShogunAI-/issues/156, https://github.com/hexclave/hexclave/pull/1356
 """
 
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -44,12 +43,12 @@ def crashed(counted: Counted, url: str, clock: FakeClock, kind: str, *, accepted
 @pytest.mark.parametrize("kind", ["opaque", "keyed", "queryable", "both"])
 def test_it_turns_into_unknown_and_is_settled_by_evidence(
     counted: Counted,
-    tmp_path: Path,
+    url: str,
     kind: str,
     accepted: bool,  # noqa: FBT001 - a parameter of the test
     after: str,
 ) -> None:
-    url, clock = f"sqlite:///{tmp_path}/ledger.db", FakeClock()
+    clock = FakeClock()
     crashed(counted, url, clock, kind, accepted=accepted)
     clock.advance("30s")
     clock.advance(after)
