@@ -229,6 +229,14 @@ def test_a_name_that_is_none_is_refused(shop: Shop, graph: Any, fork: Any, name:
     assert shop.rows("thread") == 1
 
 
+def test_a_branch_whose_thread_could_not_be_run_is_refused(shop: Shop, graph: Any, fork: Any) -> None:
+    long = "t" * 500
+    shop.cf.run(graph, {"order": "1"}, **{**WHO, "thread_id": long, "request_id": "r-2"})
+    with pytest.raises(InvalidId, match="the branch's thread id"):
+        fork(long, branch="what-if", tenant="team-A")
+    assert shop.rows("thread") == 2
+
+
 def test_a_checkpoint_that_is_not_there_is_an_error_that_says_so(shop: Shop, graph: Any, fork: Any) -> None:
     for thread, checkpoint, tenant in (("t-1", "nowhere", "team-A"), ("t-1", None, "team-B"), ("t-9", None, "team-A")):
         with pytest.raises(CheckpointNotFound):

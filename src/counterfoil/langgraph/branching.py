@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from counterfoil.core.branches import validate_branch
+from counterfoil.core.branches import marked, validate_branch
 from counterfoil.core.templates import validate_id
 from counterfoil.errors import BranchTaken, CheckpointNotFound, InvalidArguments
 from counterfoil.langgraph.context import conf_of
@@ -42,7 +42,8 @@ class Fork:
         source = ThreadKey(
             tenant=validate_id("tenant", tenant) if tenant else "", thread_id=validate_id("thread id", thread_id)
         )
-        return cls(source, _checkpoint_id(checkpoint, source.thread_id), validate_branch(name))
+        validate_id("the branch's thread id", marked(source.thread_id, validate_branch(name)))
+        return cls(source, _checkpoint_id(checkpoint, source.thread_id), name)
 
     def script(self) -> Maker[Answer]:
         """Return what makes the script."""

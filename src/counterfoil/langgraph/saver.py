@@ -124,7 +124,13 @@ class CounterfoilSaver(Upkeep):
         before: RunnableConfig | None = None,
         limit: int | None = None,
     ) -> Iterator[CheckpointTuple]:
-        """Yield checkpoints, the newest first, a page at a time."""
+        """Yield checkpoints of one tenant, the newest first, a page at a time.
+
+        What the filter asks for must stand in the metadata: a key that a checkpoint lacks fits no value.
+
+        Raises:
+            InvalidArguments: the filter is no dictionary of metadata.
+        """
         pages = Pages(self, config, filter, before, limit)
         pages.start(self.desk.store.read(pages.first))
         while pages.wanted:
@@ -138,7 +144,7 @@ class CounterfoilSaver(Upkeep):
         before: RunnableConfig | None = None,
         limit: int | None = None,
     ) -> AsyncIterator[CheckpointTuple]:
-        """Yield checkpoints, the newest first, a page at a time."""
+        """Yield checkpoints of one tenant, the newest first, a page at a time; see `list`."""
         pages = Pages(self, config, filter, before, limit)
         pages.start(await self.desk.async_store.read(pages.first))
         while pages.wanted:
