@@ -282,7 +282,7 @@ def _run(job: Job, granted: Granted) -> Protocol[Result]:
 def recording(job: Job, granted: Granted, result: Result) -> Maker[Any]:
     """Return the script that records a result; the user's code that it takes runs here, outside any transaction."""
     outcome = outcome_of(job.effect, result)
-    return lambda: settling.settle(job.key, granted, outcome)
+    return lambda: settling.settle(job.request, granted, outcome)
 
 
 def _raise_own(error: BaseException | None) -> None:

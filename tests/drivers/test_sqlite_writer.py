@@ -441,7 +441,15 @@ def test_an_error_of_commit_is_unknown_unless_the_transaction_is_still_open(
 
 # --- a statement that stands alone -----------------------------------------------------------------------------------
 
-ADD = {"add": Statement("add", "Add a number.", "insert into t values (:n) on conflict do nothing returning n")}
+INSERT = "insert into t values (:n) on conflict do nothing"
+ADD = {
+    "add": Statement("add", "Add a number.", f"{INSERT} returning n"),
+    "tell": Statement("tell", "Add a number and tell when.", INSERT, tells=True),
+}
+
+
+def tell_alone(n: int) -> Maker[Row | None]:
+    return lambda: lone_row("tell", n=n)
 
 
 def add_alone(n: int) -> Maker[list[Row]]:
@@ -459,15 +467,21 @@ def add_alone(n: int) -> Maker[list[Row]]:
 class Torn(sqlite3.Connection):
     """Reports an error when the rows of a statement are fetched, which is when one that stands alone commits."""
 
-    armed = False
+    armed: type[sqlite3.Cursor] | None = None
 
     def cursor(self, factory: Any = None) -> Any:
-        return super().cursor(TornCursor if self.armed else factory or sqlite3.Cursor)
+        return super().cursor(self.armed or factory or sqlite3.Cursor)
 
 
 class TornCursor(sqlite3.Cursor):
     def fetchall(self) -> list[Any]:
         super().fetchall()
+        raise sqlite3.OperationalError("disk I/O error")
+
+
+class TornAtOnce(sqlite3.Cursor):
+    def execute(self, sql: str, parameters: Any = (), /) -> Any:
+        super().execute(sql, parameters)
         raise sqlite3.OperationalError("disk I/O error")
 
 
@@ -502,11 +516,39 @@ def test_an_error_of_its_commit_is_unknown_and_any_other_wrote_nothing(torn: tup
     connection, writer = torn
     with pytest.raises(ConstraintViolated):
         writer.run(Unit(add_alone(-1)))
-    connection.armed = True
+    connection.armed = TornCursor
     with pytest.raises(CommitUnknown):
         writer.run(Unit(add_alone(1)))
-    connection.armed = False
+    connection.armed = None
     assert writer.run(Unit(sql("select n from t"))) == [{"n": 1}]
+
+
+def test_one_that_returns_no_rows_tells_the_time_if_it_wrote(torn: tuple[Torn, Writer]) -> None:
+    told = torn[1].run(Unit(tell_alone(1)))
+    assert list(told) == ["now"]
+    assert torn[1].run(Unit(tell_alone(1))) is None
+
+
+def test_an_error_of_one_that_returns_no_rows_is_unknown_unless_it_says_that_nothing_was_written(
+    torn: tuple[Torn, Writer],
+) -> None:
+    connection, writer = torn
+    with pytest.raises(ConstraintViolated):
+        writer.run(Unit(tell_alone(-1)))
+    connection.armed = TornAtOnce
+    with pytest.raises(CommitUnknown):
+        writer.run(Unit(tell_alone(1)))
+    connection.armed = None
+    assert writer.run(Unit(sql("select n from t"))) == [{"n": 1}]
+
+
+def test_a_lock_that_stays_is_told_as_such_to_one_that_stands_alone(torn: tuple[Torn, Writer], tmp_path: Path) -> None:
+    torn[0].execute("pragma busy_timeout=10")
+    with closing(sqlite3.connect(tmp_path / "t.db", isolation_level=None)) as other:
+        other.execute("begin immediate")
+        for alone in (add_alone, tell_alone):
+            with pytest.raises(Busy):
+                torn[1].run(Unit(alone(1)))
 
 
 def test_it_does_not_join_a_transaction_that_was_left_open(torn: tuple[Torn, Writer]) -> None:

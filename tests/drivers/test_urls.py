@@ -26,7 +26,7 @@ def test_a_url_names_a_file_or_memory(url: str, path: str) -> None:
 @pytest.mark.parametrize(
     "url",
     [
-        "postgresql://host/db",
+        "mysql://host/db",
         "agent.db",
         "",
         "sqlite://",

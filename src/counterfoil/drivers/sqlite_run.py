@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeGuard, TypeVar, assert_never
 from counterfoil.clock import Clock, SystemClock
 from counterfoil.drivers.probes import Point, Probe, no_probe
 from counterfoil.drivers.sqlstate import from_sqlite
-from counterfoil.errors import CommitUnknown, GuardedTransaction
+from counterfoil.errors import CommitUnknown, GuardedTransaction, StoreUnavailable
 from counterfoil.storage import catalog
 from counterfoil.storage.script import Call, Ddl, Lone, Row, Script, Step, UserCode
 
@@ -28,17 +28,22 @@ _FORBIDDEN = re.compile(
 class Numbered:
     """A statement with its parameters numbered, the time first: bound in half the time that names take."""
 
-    __slots__ = ("_binds", "_names", "sql")
+    __slots__ = ("_binds", "_names", "sql", "tells")
 
     def __init__(self, statement: catalog.Statement) -> None:
         self._names = tuple(sorted(statement.params - {"now"}))
         self._binds = bool(statement.params)
+        self.tells = statement.tells
         places = {name: f"?{place}" for place, name in enumerate(("now", *self._names), 1)}
         self.sql = re.sub(r"(?<![:\w]):(\w+)", lambda found: places[found[1]], statement.sql)
 
     def values(self, now: int, params: Mapping[str, Any]) -> tuple[Any, ...]:
         """Return what is bound; a place that the statement does not use is bound all the same."""
         return (now, *map(params.__getitem__, self._names)) if self._binds else ()
+
+    def rows(self, cursor: sqlite3.Cursor, found: list[Any], now: int) -> list[Row]:
+        """Return what it answers: its rows, or the time for each row that it wrote."""
+        return [{"now": now}] * cursor.rowcount if self.tells else dictionaries(cursor, found)
 
 
 class Runner:
@@ -88,20 +93,26 @@ class Runner:
         return isinstance(step, Lone) and step.name in self.statements
 
     def lone(self, connection: sqlite3.Connection, step: Lone) -> list[Row]:
-        """Run a statement that is a transaction by itself: SQLite commits when the rows that it returns were fetched.
+        """Run a statement that is a transaction by itself: SQLite commits it when its last row was fetched.
 
         Raises:
             StoreError: it failed; nothing was written.
-            CommitUnknown: its commit failed.
+            CommitUnknown: its commit failed, or it returns no rows and failed where its commit may have.
         """
-        known = self._numbered.get(step.name) or self._number(step.name)
+        known, now = self._known(step.name), self._now_ms()
         self.probe(Point.BEFORE_STATEMENT, step.name)
         self.probe(Point.BEFORE_COMMIT, "")
-        cursor = self._begun(connection, known.sql, known.values(self._now_ms(), step.params))
         try:
-            rows = fetched(cursor)
+            cursor = execute(connection, known.sql, known.values(now, step.params))
+        except sqlite3.Error as error:
+            refused = from_sqlite(error, self.path)
+            unheard = known.tells and isinstance(refused, StoreUnavailable)
+            raise (commit_unknown(error, self.path) if unheard else refused) from error
+        try:
+            found = cursor.fetchall()
         except sqlite3.Error as error:
             raise commit_unknown(error, self.path) from error
+        rows = known.rows(cursor, found, now)
         self.probe(Point.AFTER_STATEMENT, step.name)
         if rows:
             self.probe(Point.AFTER_COMMIT, "")
@@ -114,42 +125,42 @@ class Runner:
             case Lone(name, params):
                 return self._call(connection, name, params) if name in self.statements else None
             case Ddl(sql):
-                return self._execute(connection, "ddl", sql, ())
+                return dictionaries(*self._execute(connection, "ddl", sql))
             case UserCode(function):
                 return _run_user_code(connection, function)
             case _:
                 assert_never(step)
 
     def _call(self, connection: sqlite3.Connection, name: str, params: Mapping[str, Any]) -> list[Row]:
-        known = self._numbered.get(name) or self._number(name)
-        return self._execute(connection, name, known.sql, known.values(self._now_ms(), params))
+        known, now = self._known(name), self._now_ms()
+        cursor, found = self._execute(connection, name, known.sql, known.values(now, params))
+        return known.rows(cursor, found, now)
 
-    def _number(self, name: str) -> Numbered:
-        return self._numbered.setdefault(name, Numbered(self.statements[name]))
+    def _known(self, name: str) -> Numbered:
+        return self._numbered.get(name) or self._numbered.setdefault(name, Numbered(self.statements[name]))
 
-    def _execute(self, connection: sqlite3.Connection, name: str, sql: str, values: Sequence[Any]) -> list[Row]:
+    def _execute(
+        self, connection: sqlite3.Connection, name: str, sql: str, values: Sequence[Any] = ()
+    ) -> tuple[sqlite3.Cursor, list[Any]]:
         self.probe(Point.BEFORE_STATEMENT, name)
-        cursor = self._begun(connection, sql, values)
         try:
-            rows = fetched(cursor)
+            cursor = execute(connection, sql, values)
+            found = cursor.fetchall()
         except sqlite3.Error as error:
             raise from_sqlite(error, self.path) from error
         self.probe(Point.AFTER_STATEMENT, name)
-        return rows
-
-    def _begun(self, connection: sqlite3.Connection, sql: str, values: Sequence[Any]) -> sqlite3.Cursor:
-        """Execute a statement up to its first row, whatever the connection's own row factory is."""
-        cursor = connection.cursor()
-        cursor.row_factory = None
-        try:
-            return cursor.execute(sql, values)
-        except sqlite3.Error as error:
-            raise from_sqlite(error, self.path) from error
+        return cursor, found
 
 
-def fetched(cursor: sqlite3.Cursor) -> list[Row]:
-    """Return the rows of a statement as dictionaries."""
-    found = cursor.fetchall()
+def execute(connection: sqlite3.Connection, sql: str, values: Sequence[Any]) -> sqlite3.Cursor:
+    """Execute a statement up to its first row, whatever the connection's own row factory is."""
+    cursor = connection.cursor()
+    cursor.row_factory = None
+    return cursor.execute(sql, values)
+
+
+def dictionaries(cursor: sqlite3.Cursor, found: list[Any]) -> list[Row]:
+    """Return the rows that a statement returned, each by the names of its columns."""
     if not found:
         return []
     names = [column[0] for column in cursor.description]

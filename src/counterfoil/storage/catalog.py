@@ -23,11 +23,12 @@ _PARAM = re.compile(r"(?<![:\w]):([a-z_]+)")
 
 @dataclass(frozen=True, slots=True)
 class Statement:
-    """One named statement in one dialect."""
+    """One named statement in one dialect; one that `tells` answers with the time of each row that it wrote."""
 
     name: str
     purpose: str
     sql: str
+    tells: bool = False
 
     @property
     def params(self) -> frozenset[str]:
@@ -42,6 +43,8 @@ class Statement:
 
 FRAGMENTS: Mapping[str, Mapping[str, str]] = {
     "sqlite": {
+        # Here the driver knows the time and counts the rows: that takes a tenth of what returning them does.
+        "{told}": "",
         # SQLite has no clock but its host's, so the driver binds that one.
         "{now}": ":now",
         # Writers come one after the other, each with the whole file to itself.
@@ -53,6 +56,7 @@ FRAGMENTS: Mapping[str, Mapping[str, str]] = {
         "{asked_channels}": "json_each(:asked)",
     },
     "postgres": {
+        "{told}": "returning {now} as now",
         # One time for a whole statement, and another for the next: a transaction may have waited for a lock meanwhile.
         "{now}": "cast(floor(extract(epoch from statement_timestamp()) * 1000) as bigint)",
         "{locked}": "for update",
@@ -86,7 +90,8 @@ def parse(text: str, fragments: dict[str, str] | None = None) -> dict[str, State
 def render(statement: Statement, dialect: str, *, bound_clock: bool = False) -> Statement:
     """Replace the dialect's fragments; `bound_clock` takes the time from a parameter and not from the database."""
     fragments = {**FRAGMENTS[dialect], **(BOUND_CLOCK if bound_clock else {})}
-    return Statement(statement.name, statement.purpose, _replace(statement.sql, fragments).strip())
+    sql = _replace(statement.sql, fragments).strip()
+    return Statement(statement.name, statement.purpose, sql, tells="{told}" in statement.sql)
 
 
 def pyformat(sql: str) -> str:

@@ -164,7 +164,7 @@ def claim(request: Request) -> Script[ClaimResult]:
     """Take the claim, or say what stands in the way; a lease that ran out turns into an unknown outcome here."""
     new = yield from lone_row("insert_claimed_operation", **_claimed_by(request))
     if new is not None:
-        return _granted({**new, "content_digest": request.digests.content})
+        return begun(request, new["now"])
     row = yield from one_row("lock_operation", **request.id)
     if row is None:
         return LostRace()
@@ -207,6 +207,18 @@ def find_claim(request: Request) -> Script[Granted | Seen | NoRow]:
 def _is_held_by(request: Request, row: Row) -> bool:
     """Say whether this entry's own claim is in the row: its COMMIT was on its way still when it was looked up."""
     return bool(row["holder"] == request.holder and row["state"] == OperationState.IN_FLIGHT)
+
+
+def begun(request: Request, now: int) -> Granted:
+    """Return the claim of an operation that began at this moment."""
+    return Granted(
+        attempt=1,
+        fence=1,
+        claimed_at=now,
+        deadline=now + request.facts.time_limit,
+        payload=request.payload,
+        content=request.digests.content,
+    )
 
 
 def _granted(row: Row) -> Granted:

@@ -15,6 +15,7 @@ from counterfoil.core.effects import (
 from counterfoil.core.machine import advance
 from counterfoil.core.states import (
     OPERATION,
+    TERMINAL,
     AttemptOutcome,
     CaseKind,
     EvidenceKind,
@@ -23,7 +24,7 @@ from counterfoil.core.states import (
 )
 from counterfoil.storage import rows
 from counterfoil.storage.script import Row, Script, lone_row, one_row, user_code
-from counterfoil.storage.scripts.claims import CLAIMED, Granted, Request, Seen, judge, unknown_case
+from counterfoil.storage.scripts.claims import CLAIMED, Granted, Request, Seen, begun, judge, unknown_case
 from counterfoil.storage.scripts.moves import (
     Outcome,
     archive_attempt,
@@ -72,33 +73,61 @@ class Late:
     row: Row
 
 
-def settle(key: OperationKey, granted: Granted, outcome: Outcome) -> Script[Settled | Late]:
+def settle(request: Request, granted: Granted, outcome: Outcome) -> Script[Settled | Late]:
     """Record an attempt's outcome if the claim still holds; otherwise keep it as evidence and say what it means."""
     if outcome.outcome is AttemptOutcome.SUCCEEDED:
-        return (yield from _settle_success(key, granted, outcome))
+        return (yield from _settle_success(request, granted, outcome))
+    key = request.key
     yield from existing(key)
     proof = yield from proof_before(key, granted.attempt)
     event = (yield from _event(key, granted, outcome)) if proof is None else OperationEvent.EARLIER_PROVED
     state = advance(OPERATION, OperationState.IN_FLIGHT, event)
     stored, by = proof or (outcome, EvidenceKind.REPLY)
     yield from archive_attempt(key, granted.fence, outcome)
-    fenced = {"fence": granted.fence, "expected_state": OperationState.IN_FLIGHT.value, "keeps_attempt": False}
-    row = yield from one_row("settle_if_fenced", **key_params(key), **fenced, **columns(state, stored, by))
-    if row is None:
+    told = yield from one_row("settle_if_fenced", **_fenced(key, granted), **columns(state, stored, by))
+    if told is None:
         return (yield from _settled_elsewhere(key, granted, outcome, stored, event))
+    row = _row(request, granted.attempt, state, stored, told["now"])
     if state is OperationState.UNKNOWN:
         return Settled(row, (yield from open_case(key, row, CaseKind.UNKNOWN_OUTCOME, _lost_reason(outcome))))
     return Settled(row)
 
 
-def _settle_success(key: OperationKey, granted: Granted, outcome: Outcome) -> Script[Settled | Late]:
+def _settle_success(request: Request, granted: Granted, outcome: Outcome) -> Script[Settled | Late]:
     """Record that the effect happened: one statement, unless the claim was lost meanwhile."""
-    fenced = {"fence": granted.fence, "expected_state": OperationState.IN_FLIGHT.value, "keeps_attempt": True}
     stored = columns(_RETURNED, outcome, EvidenceKind.REPLY)
-    row = yield from lone_row("settle_if_fenced", **key_params(key), **fenced, **stored)
-    if row is None:
-        return (yield from _settled_elsewhere(key, granted, outcome, outcome, OperationEvent.RETURNED))
-    return Settled(row)
+    told = yield from lone_row("settle_if_fenced", **_fenced(request.key, granted, keeps_attempt=True), **stored)
+    if told is None:
+        return (yield from _settled_elsewhere(request.key, granted, outcome, outcome, OperationEvent.RETURNED))
+    return Settled(_row(request, granted.attempt, _RETURNED, outcome, told["now"]))
+
+
+def _fenced(key: OperationKey, granted: Granted, *, keeps_attempt: bool = False) -> dict[str, Any]:
+    """Return what guards a claim's own write; while its holder stays, the attempt's record is the operation's row."""
+    return {
+        "tenant": key.tenant,
+        "operation_id": key.operation_id,
+        "fence": granted.fence,
+        "expected_state": OperationState.IN_FLIGHT.value,
+        "keeps_attempt": keeps_attempt,
+    }
+
+
+def _row(request: Request, attempt: int, state: OperationState, outcome: Outcome, now: int) -> Row:
+    """Return what a receipt is made of, as it was just written."""
+    return {
+        "tenant": request.key.tenant,
+        "operation_id": request.key.operation_id,
+        "effect": request.effect,
+        "effect_version": request.effect_version,
+        "identity_digest": request.digests.identity,
+        "attempt": attempt,
+        "state": state,
+        "receipt": outcome.receipt,
+        "receipt_marker": outcome.marker,
+        "evidence": outcome.evidence,
+        "settled_at": now if state in TERMINAL else None,
+    }
 
 
 def _settled_elsewhere(
@@ -182,18 +211,12 @@ def transactional(
     if new is None:
         return (yield from judge(request, (yield from existing(request.key))))
     outcome = encode((yield from user_code(body)))
-    state = advance(OPERATION, CLAIMED, OperationEvent.RETURNED)
-    row = yield from one_row(
-        "settle_if_fenced",
-        **request.id,
-        keeps_attempt=False,
-        fence=new["fence"],
-        expected_state=CLAIMED.value,
-        **columns(state, outcome, EvidenceKind.REPLY),
-    )
-    if row is None:
+    granted = begun(request, new["now"])
+    stored = columns(_RETURNED, outcome, EvidenceKind.REPLY)
+    told = yield from one_row("settle_if_fenced", **_fenced(request.key, granted), **stored)
+    if told is None:
         raise LookupError(f"operation {request.key} moved inside one transaction")
-    return Settled(row)
+    return Settled(_row(request, granted.attempt, _RETURNED, outcome, told["now"]))
 
 
 def _lost_reason(outcome: Outcome) -> str:

@@ -14,7 +14,7 @@ values (:tenant, :operation_id, :effect, :effect_version, :sender, :state, :iden
   {now} + :time_limit, {now}, :request_id, :workflow_id, :principal, :thread_id, :checkpoint_ns, :checkpoint_id,
   :node, :task_id, :run_id, :trace_id, {now}, {now})
 on conflict (tenant, operation_id) do nothing
-returning attempt, fence, claimed_at, attempt_deadline, payload;
+{told};
 
 -- name: look_at_operation
 -- Read what decisions and receipts are made of, with the database's time: each column more would slow every answer down.
@@ -95,7 +95,7 @@ where tenant = :tenant
   and operation_id = :operation_id
   and fence = :fence
   and state = :expected_state
-returning {receipt};
+{told};
 
 -- name: settle_if_unmoved
 -- Record an outcome learnt by other means, unless the operation moved since it was read.
