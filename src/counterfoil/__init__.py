@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from counterfoil.effects import Effect, EffectCall, Provider, effect
     from counterfoil.errors import CounterfoilError, OperationError, StoreError, UsageError
     from counterfoil.ledger import Counterfoil
+    from counterfoil.migrating import migrate
     from counterfoil.model import (
         Absent,
         Attempt,
@@ -64,6 +65,7 @@ _HOMES = {
     "Verdict": "core.states",
     "Verification": "verifying",
     "effect": "effects",
+    "migrate": "migrating",
 }
 
 __all__ = [
@@ -96,6 +98,7 @@ __all__ = [
     "Verdict",
     "Verification",
     "effect",
+    "migrate",
 ]
 
 

@@ -36,7 +36,7 @@ PUBLIC = "<public>"  # counterfoil/__init__.py itself
 FACADES = layer(
     *("ledger", "outbox", "approvals", "workflows", "reconcile", "aio"),
     *("effects", "resources", "active", "activity", "answers", "config", "desk", "heartbeats", "joining"),
-    *("performing", "runners", "liveness", "rebuilding", "verifying", "operations", "reviewing", "reviews"),
+    *("migrating", "performing", "runners", "liveness", "rebuilding", "verifying", "operations", "reviewing", "reviews"),
     is_open=True,
 )
 
