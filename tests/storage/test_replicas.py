@@ -5,6 +5,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
@@ -23,7 +24,10 @@ from counterfoil.storage import migrator
 from counterfoil.storage.migrator import Migrator, migrations, prepare
 from counterfoil.storage.script import Ddl, Script, one_row
 from counterfoil.testing.crash import SimulatedCrash
+from counterfoil.testing.wire import Wire
 from tests.postgres.databases import Database
+from tests.postgres.pooler import Pooler
+from tests.postgres.servers import Server
 from tests.storage import opener
 from tests.storage.conftest import Place
 
@@ -206,6 +210,56 @@ def test_commits_that_are_always_lost_are_not_tried_for_ever(place: Place) -> No
     finally:
         store.close()
     assert len(tries) == 3
+
+
+# --- a connection that breaks, on PostgreSQL ------------------------------------------------------------------------
+
+SENT = {
+    "the lock": b"pg_advisory_xact_lock",
+    "its own row": b"insert into counterfoil_migration",
+    "a table": b"create table counterfoil_case",
+    "the last table": b"create table counterfoil_mint",
+}
+
+
+@pytest.fixture
+def wire(postgres_server: Server) -> Iterator[Wire]:
+    with Wire(postgres_server.host, postgres_server.port) as running:
+        yield running
+
+
+@pytest.mark.parametrize("request_cut", SENT)
+@pytest.mark.parametrize("moment", ["before", "after"])
+def test_a_connection_that_breaks_while_the_schema_is_made_is_replaced(
+    empty_database: Database, wire: Wire, request_cut: str, moment: str
+) -> None:
+    cut = wire.cut_before_request if moment == "before" else wire.cut_after_request
+    cut(SENT[request_cut])
+    Counterfoil.open(wire.through(empty_database.url)).close()
+    assert wire.counts.cuts == 1
+    assert empty_database.execute("select number from counterfoil_migration") == [(number,) for number in LAST]
+
+
+@pytest.mark.parametrize("moment", ["before", "after", "reply"])
+def test_a_commit_that_breaks_off_is_looked_up(empty_database: Database, wire: Wire, moment: str) -> None:
+    def cut_commit(point: Point, _name: str) -> None:
+        if point is Point.BEFORE_COMMIT and wire.counts.cuts == 0:
+            if moment == "reply":
+                wire.cut_before_reply(b"COMMIT")
+            else:
+                (wire.cut_before_request if moment == "before" else wire.cut_after_request)(b"commit")
+
+    Counterfoil.open(wire.through(empty_database.url), probe=cut_commit).close()
+    assert wire.counts.cuts == 1
+    assert empty_database.execute("select number from counterfoil_migration") == [(number,) for number in LAST]
+
+
+def test_several_may_open_a_fresh_database_through_a_pooler(empty_database: Database, postgres_pooler: Pooler) -> None:
+    url = postgres_pooler.url(empty_database.name)
+    with ThreadPoolExecutor(6) as pool:
+        for opened in pool.map(lambda _: Counterfoil.open(url), range(6)):
+            opened.close()
+    assert empty_database.execute("select number from counterfoil_migration") == [(number,) for number in LAST]
 
 
 # --- waiting, on PostgreSQL ------------------------------------------------------------------------------------------

@@ -1,0 +1,42 @@
+"""The SQL that `db` prints for others to run: of either dialect, without a database, and for a role."""
+
+import sqlite3
+from contextlib import closing
+
+import pytest
+
+from counterfoil.storage import rights
+from counterfoil.storage.migrator import plain_sql
+from tests.cli.conftest import Line
+
+NOWHERE = Line("")
+
+
+@pytest.mark.parametrize("dialect", ["sqlite", "postgres"])
+def test_the_sql_of_a_dialect_needs_no_database(dialect: str) -> None:
+    assert NOWHERE(f"db sql --dialect {dialect}").stdout == plain_sql(dialect)
+    assert NOWHERE.json(f"db sql --dialect {dialect}") == {"dialect": dialect, "sql": plain_sql(dialect)}
+
+
+def test_what_is_printed_can_be_run() -> None:
+    with closing(sqlite3.connect(":memory:")) as connection:
+        connection.executescript(NOWHERE("db sql --dialect sqlite").stdout)
+        assert connection.execute("select name from counterfoil_migration").fetchall() == [("initial",)]
+
+
+def test_what_is_missing_is_asked_of_a_database() -> None:
+    assert "Leave out --dialect" in NOWHERE.error("db sql --missing --dialect postgres", exit_code=2)["message"]
+
+
+def test_the_grants_of_a_role_need_no_database() -> None:
+    text = NOWHERE("db grants agent_app").stdout
+    assert text == rights.grants("agent_app", "public", read_only=False)
+    assert 'grant select, insert on "public".counterfoil_evidence to "agent_app";' in text.splitlines()
+
+
+def test_the_grants_of_a_reader_let_it_read_only() -> None:
+    found = NOWHERE.json("db grants agent_reader --read-only --schema ledger")
+    assert (found["role"], found["schema"], found["read_only"]) == ("agent_reader", "ledger", True)
+    first, *others = found["sql"].splitlines()
+    assert first == 'grant usage on schema "ledger" to "agent_reader";'
+    assert all(line.startswith('grant select on "ledger".counterfoil_') for line in others)
