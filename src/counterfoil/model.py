@@ -128,8 +128,8 @@ class Receipt(Generic[T]):
         )
 
     @property
-    def replayed(self) -> bool:
-        """Say whether this call was answered without running the effect."""
+    def already_happened(self) -> bool:
+        """Say whether the effect had happened before this call, which then ran nothing."""
         return self.answered_from != "effect"
 
 

@@ -46,7 +46,7 @@ def test_503_429_then_an_answer_is_one_effect(url: str, counted: Counted) -> Non
             with pytest.raises(EffectNotSent):
                 counted.perform(cf, "opaque")
         assert counted.perform(cf, "opaque").attempt == 3
-        assert counted.perform(cf, "opaque").replayed
+        assert counted.perform(cf, "opaque").already_happened
     assert counted.provider.count() == 1
 
 

@@ -28,7 +28,7 @@ def test_the_same_id_is_two_independent_operations(url: str, theirs: int) -> Non
         first = cf.perform(pay, tenant=ONE, payment="pay-1", amount=10)
         second = cf.perform(pay, tenant=TWO, payment="pay-1", amount=theirs)
         assert (first.value["by"], second.value["by"]) == (ONE, TWO)
-        assert (first.replayed, second.replayed) == (False, False)
+        assert (first.already_happened, second.already_happened) == (False, False)
         with pytest.raises(FingerprintMismatch) as caught:
             cf.perform(pay, tenant=TWO, payment="pay-1", amount=55)
         told = f"{caught.value} {caught.value.facts}"

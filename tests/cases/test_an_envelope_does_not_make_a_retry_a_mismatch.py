@@ -29,7 +29,7 @@ def test_only_declared_business_fields_tell_operations_apart(url: str) -> None:
         first = cf.perform(checkout, tenant="t", cart="c-1", amount=10, **envelope(1.0))
         for moment in (2.0, 3.0):
             again = cf.perform(checkout, tenant="t", cart="c-1", amount=10, **envelope(moment))
-            assert (again.value, again.replayed) == (first.value, True)
+            assert (again.value, again.already_happened) == (first.value, True)
         with pytest.raises(FingerprintMismatch) as caught:
             cf.perform(checkout, tenant="t", cart="c-1", amount=11, **envelope(4.0))
         assert caught.value.fields == ("amount",)

@@ -63,5 +63,5 @@ def test_it_turns_into_unknown_and_is_settled_by_evidence(
             return
         receipt = counted.perform(cf, kind)
         assert receipt.answered_from == ("lookup" if accepted and kind != "keyed" else "effect")
-        assert counted.perform(cf, kind).replayed
+        assert counted.perform(cf, kind).already_happened
     assert counted.provider.count() == 1

@@ -48,7 +48,7 @@ def test_a_lost_answer_is_unknown_and_is_never_guessed(url: str, counted: Counte
             with pytest.raises(OutcomeUnknown):
                 counted.perform(cf, kind)
         else:
-            assert counted.perform(cf, kind).replayed
+            assert counted.perform(cf, kind).already_happened
     assert counted.provider.count() == (accepted or kind == "keyed")
 
 

@@ -50,5 +50,5 @@ def test_a_conflict_shows_both_digests_and_the_fields_and_sends_nothing(url: str
             assert "hush" not in str(caught.value)
         assert sent == [10]
         if ending == "confirmed":
-            assert ask(amount=10).replayed
+            assert ask(amount=10).already_happened
     assert sent == [10]

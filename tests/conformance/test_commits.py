@@ -41,7 +41,7 @@ def test_a_lost_commit_of_claim_or_settle_does_not_show(subject: Subject, nth: i
     assert receipt.value == {"id": 1, "title": "a"}
     assert len(subject.sent) == 1
     assert (subject.state, subject.attempts(), subject.cases()) == ("succeeded", ["succeeded"], [])
-    assert subject.perform(ticket, title="a").replayed
+    assert subject.perform(ticket, title="a").already_happened
 
 
 @pytest.mark.parametrize("point", [BEFORE, AFTER])
@@ -129,7 +129,7 @@ def test_a_lost_commit_of_a_transactional_effect_is_looked_up(subject: Subject, 
                 subject.perform(made, title="a")
         else:
             assert subject.perform(made, title="a").value == {"title": "a"}
-    assert subject.perform(made, title="a").replayed is (point == AFTER)
+    assert subject.perform(made, title="a").already_happened is (point == AFTER)
 
 
 @pytest.mark.parametrize("point", [BEFORE, AFTER])

@@ -32,8 +32,8 @@ def test_the_first_call_runs_the_effect_and_the_next_ones_answer_from_its_receip
     again = [subject.perform(ticket, title="Printer offline") for _ in range(3)]
     assert first.value == {"id": 1, "title": "Printer offline"}
     assert [r.value for r in again] == [first.value] * 3
-    assert (first.answered_from, first.replayed) == ("effect", False)
-    assert {(r.answered_from, r.replayed) for r in again} == {("receipt", True)}
+    assert (first.answered_from, first.already_happened) == ("effect", False)
+    assert {(r.answered_from, r.already_happened) for r in again} == {("receipt", True)}
     assert len(subject.sent) == 1
     row = subject.operation
     assert (row["state"], row["attempt"], row["fence"], row["settled_by"]) == ("succeeded", 1, 1, "reply")
@@ -179,7 +179,7 @@ def test_other_arguments_under_the_same_id_are_refused_with_the_fields_that_diff
         assert caught.value.fields == fields
         assert caught.value.facts["stored"] != caught.value.facts["given"]
         assert "hello-secret" not in str(caught.value)
-    assert subject.perform(made, amount=10, payee="ada", note="").replayed
+    assert subject.perform(made, amount=10, payee="ada", note="").already_happened
     assert len(subject.sent) == 1
     assert subject.rows("operation") == before
 
@@ -250,7 +250,7 @@ def test_fields_that_are_not_identity_may_differ_and_the_stored_ones_are_sent(su
         subject.perform(made, text="hello", trace="first")
     down.clear()
     assert subject.perform(made, text="hello", trace="second").value == 1
-    assert subject.perform(made, text="hello", trace="third").replayed
+    assert subject.perform(made, text="hello", trace="third").already_happened
     assert subject.sent.bodies == [{"text": "hello", "trace": "first"}]
 
 
@@ -274,7 +274,7 @@ def test_stored_arguments_come_back_as_the_types_that_the_effect_declares(subjec
 def test_arguments_equal_to_their_default_change_nothing(subject: Subject) -> None:
     made = subject.effect(lambda call, *, title, priority="low": subject.sent.tally.accept("x", None))
     subject.perform(made, title="a")
-    assert subject.perform(made, title="a", priority="low").replayed
+    assert subject.perform(made, title="a", priority="low").already_happened
     with pytest.raises(FingerprintMismatch) as caught:
         subject.perform(made, title="a", priority="high")
     assert caught.value.fields == ("priority",)

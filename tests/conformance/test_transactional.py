@@ -198,13 +198,13 @@ def test_a_joined_effect_shares_the_fate_of_the_callers_transaction(own: Any, en
     joined = subject.cf.join(connection)
     receipt = joined.perform(made, tenant="team-a", request_id="r-1", seat="12a")
     assert receipt.value == {"id": 2, "seat": "12a"}
-    assert joined.perform(made, tenant="team-a", request_id="r-1", seat="12a").replayed
+    assert joined.perform(made, tenant="team-a", request_id="r-1", seat="12a").already_happened
     assert connection.in_transaction
     connection.execute(ending)
     kept = ending == "commit"
     assert bookings(subject) == (["own", "12a"] if kept else [])
     assert len(subject.rows("operation")) == kept
-    assert subject.perform(made, seat="12a").replayed is kept
+    assert subject.perform(made, seat="12a").already_happened is kept
 
 
 def test_a_joined_effect_that_fails_takes_back_its_own_rows_only(own: Any) -> None:

@@ -184,7 +184,7 @@ def test_a_caller_cancelled_while_it_settles_has_recorded_the_receipt(awaiting: 
     with awaiting.probe.during(stop):
         assert isinstance(cancelled(awaiting, ticket, settling, title="a"), asyncio.CancelledError)
     assert (awaiting.state, awaiting.cases()) == ("succeeded", [])
-    assert awaiting.perform(ticket, title="a").replayed
+    assert awaiting.perform(ticket, title="a").already_happened
     assert len(awaiting.sent) == 1
 
 

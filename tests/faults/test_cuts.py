@@ -223,5 +223,5 @@ def test_reads_are_simply_done_again(subject: Wired, wire: Wire) -> None:
         cut(wire, manner)
         assert subject.settle(subject.cf.operations.counts(tenant="team-a"))["succeeded"] == 1
         cut(wire, manner)
-        assert subject.perform(create, title="a").replayed
+        assert subject.perform(create, title="a").already_happened
     assert wire.counts.cuts == 2 * len(MANNERS)
