@@ -27,7 +27,6 @@ from tests.langgraph.shop import WHO, Shop, State, chain
 from tests.langgraph.worker import graph_of
 
 LIMIT_S = 30
-KEY = ThreadKey(tenant="team-A", thread_id="t-1")
 IDLE = [("idle", None, 0)]
 
 
@@ -240,11 +239,14 @@ def steal(shop: Shop, clock: FakeClock) -> None:
     hold(shop, holder="rescuer@elsewhere", clock=FakeClock(clock.now_ms() + 10_000))
 
 
-def hold(shop: Shop, *, holder: str = "someone@elsewhere", clock: FakeClock | None = None) -> None:
-    """Claim the thread as a run of another host."""
+def hold(
+    shop: Shop, *, holder: str = "someone@elsewhere", clock: FakeClock | None = None, thread_id: str = "t-1"
+) -> None:
+    """Claim a thread as a run of another host."""
     cf = shop.open(clock=clock)
     trusted: dict[str, str | None] = {"request_id": None, "workflow_id": None, "principal": None}
-    request = ThreadRequest(key=KEY, holder=holder, lease=600_000, trusted=trusted, goes_on=True)
+    key = ThreadKey(tenant="team-A", thread_id=thread_id)
+    request = ThreadRequest(key=key, holder=holder, lease=600_000, trusted=trusted, goes_on=True)
     assert isinstance(cf.desk.store.write(lambda: threads.claim(request)), Claimed)
 
 

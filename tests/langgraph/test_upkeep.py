@@ -17,6 +17,7 @@ from counterfoil.langgraph.saver import CounterfoilSaver
 from tests.langgraph.shop import WHO, Shop, State, chain, charge, conf, invite, lose_reply
 from tests.langgraph.test_claims import hold
 from tests.langgraph.test_saver import put, root
+from tests.stores import POSTGRES, on_each
 
 GOING_ON: dict[str, Any] = {"tenant": "team-A", "thread_id": "t-1"}
 TABLES = ("checkpoint", "channel", "write", "mint")
@@ -371,6 +372,32 @@ def test_a_claim_of_another_host_holds_until_it_ends_and_one_of_a_dead_process_d
     shop.select("update counterfoil_thread set holder = ? where true", f"{shop.cf.desk.holder}/999999")
     do(saver, "prune", ["t-1"])
     assert counts(shop)["checkpoint"] == 1
+
+
+class Claiming:
+    """Lets somebody else claim a thread while a copy onto it is under way, after it was seen that nobody runs it."""
+
+    def __init__(self, claim: Callable[[], None]) -> None:
+        self.claim = claim
+        self.looks = 0
+
+    def __call__(self, point: Point, name: str) -> None:
+        if point is Point.BEFORE_STATEMENT and name == "list_outlines":
+            self.looks += 1
+            if self.looks == 2:
+                self.claim()
+
+
+@on_each(POSTGRES)
+def test_a_run_that_begins_beside_a_copy_onto_its_thread_keeps_it(shop: Shop, do: Hands) -> None:
+    shop.cf.run(shop.cf.compile(chain(("big", big))), {}, **WHO)
+    claiming = Claiming(lambda: hold(shop, holder="someone@elsewhere", thread_id="t-2"))
+    copying = shop.open(probe=claiming).saver(tenant="team-A")
+    with pytest.raises(ThreadBusy):
+        do(copying, "copy_thread", "t-1", "t-2")
+    assert claiming.looks == 2
+    assert shop.select("select holder from counterfoil_thread where thread_id = 't-2'") == [("someone@elsewhere",)]
+    assert counts(shop, "t-2")["checkpoint"] == 0
 
 
 # --- minted ids ------------------------------------------------------------------------------------------------------

@@ -106,25 +106,28 @@ def copy_thread(source: ThreadKey, target: ThreadKey, *, known_dead: str | None)
     rows: dict[str, Any] = {}
     for key in sorted((source, target), key=lambda key: key.thread_id):  # always the same one first: no dead-lock
         rows[key.thread_id] = yield from threads.at_rest(key, known_dead=known_dead)
-    taken = rows[target.thread_id]
-    if isinstance(taken, Taken):
-        return taken
+    there = rows[target.thread_id]
+    if isinstance(there, Taken):
+        return there
     history, theirs = (yield from outlines(source)), (yield from outlines(target))
     if not {one.place for one in theirs.outlines} <= {one.place for one in history.outlines}:
         return OtherHistory()
     if not history.outlines:
         return Done(0)
-    yield from _copy_row(source, target)
+    if not (yield from _copy_row(source, target, there)):  # somebody began to run the target since
+        return (yield from copy_thread(source, target, known_dead=known_dead))
     yield from all_rows("copy_mints", **source.params, target=target.thread_id)
     yield from copy_between(source, target, after=0, before=history.outlines[-1].seq + 1, with_writes=True)
     return Done(len(history.outlines))
 
 
-def _copy_row(source: ThreadKey, target: ThreadKey) -> Script[None]:
+def _copy_row(source: ThreadKey, target: ThreadKey, there: Row | None) -> Script[bool]:
     row = yield from one_row("get_thread", **source.params)
-    if row is not None:
-        copied = {name: row[name] for name in _COPIED}
-        yield from one_row("put_thread_at_rest", **target.params, **copied, state=state_at_rest(row["parked_on"]))
+    if row is None:
+        return True
+    copied = {name: row[name] for name in _COPIED} | {"state": state_at_rest(row["parked_on"])}
+    seen = -1 if there is None else there["attempt"]
+    return (yield from one_row("put_thread_at_rest", **target.params, **copied, seen_attempt=seen)) is not None
 
 
 def state_at_rest(parked_on: str | None) -> ThreadState:

@@ -109,7 +109,8 @@ where tenant = :tenant
 returning version;
 
 -- name: put_thread_at_rest
--- Make a thread that nobody runs, or take it from a run that is over: what it is is copied from another one.
+-- Make a thread that nobody runs, or take it from a run that is over, unless somebody claimed it since it was read: what
+-- it is is copied from another one.
 insert into counterfoil_thread (tenant, thread_id, state, parked_on, request_id, workflow_id, principal, branch,
   branched_from, branched_at, created_at, updated_at)
 values (:tenant, :thread_id, :state, :parked_on, :request_id, :workflow_id, :principal, :branch,
@@ -129,6 +130,7 @@ set state = excluded.state,
   branched_at = excluded.branched_at,
   plain_thread_id = null,
   updated_at = {now}
+where counterfoil_thread.attempt = :seen_attempt
 returning version;
 
 -- name: insert_mint
