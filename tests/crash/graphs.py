@@ -392,12 +392,9 @@ def check_end(found: StateSnapshot, piece: Piece) -> None:
 
 
 def rows_fit(after: Aftermath) -> Iterator[str]:
-    now, read = after.world.clock.now_ms(), after.world.rows
-    checkpoints = read("select * from counterfoil_checkpoint")
-    values = read("select checkpoint_ns, channel, version from counterfoil_channel")
-    yield from threads_are_free(read("select * from counterfoil_thread"), now)
-    yield from checkpoints_are_linked(checkpoints)
-    yield from values_are_stored(checkpoints, {tuple(row.values()) for row in values})
+    yield from threads_are_free(after.world.rows("select * from counterfoil_thread"), after.world.clock.now_ms())
+    yield from checkpoints_are_linked(after)
+    yield from values_are_stored(after)
 
 
 def threads_are_free(threads: Sequence[Row], now: int) -> Iterator[str]:
@@ -407,22 +404,27 @@ def threads_are_free(threads: Sequence[Row], now: int) -> Iterator[str]:
             yield f"a thread is neither idle nor to be claimed by anyone: {row}"
 
 
-def checkpoints_are_linked(checkpoints: Sequence[Row]) -> Iterator[str]:
-    known = {(row["checkpoint_ns"], row["checkpoint_id"]) for row in checkpoints}
+def checkpoints_are_linked(after: Aftermath) -> Iterator[str]:
+    """Find checkpoints without their parent, and parents from which a run went on twice."""
+    checkpoints = after.world.rows("select * from counterfoil_checkpoint")
+    known = {(row["thread_id"], row["checkpoint_ns"], row["checkpoint_id"]) for row in checkpoints}
     children = [row for row in checkpoints if row["parent_id"] is not None]
     yield from (f"its parent is missing: {row}" for row in children if parent_of(row) not in known)
     loops = Counter(parent_of(row) for row in children if row["source"] == "loop")
     yield from (f"checkpoint {parent} has {n} children of a loop" for parent, n in loops.items() if n > 1)
 
 
-def parent_of(row: Row) -> tuple[str, str]:
-    return row["checkpoint_ns"], row["parent_id"]
+def parent_of(row: Row) -> tuple[str, str, str]:
+    return row["thread_id"], row["checkpoint_ns"], row["parent_id"]
 
 
-def values_are_stored(checkpoints: Sequence[Row], values: set[tuple[str, str, str]]) -> Iterator[str]:
-    for row in checkpoints:
+def values_are_stored(after: Aftermath) -> Iterator[str]:
+    """Find checkpoints that name a channel's value which is not there."""
+    channels = after.world.rows("select thread_id, checkpoint_ns, channel, version from counterfoil_channel")
+    values = {tuple(row.values()) for row in channels}
+    for row in after.world.rows("select * from counterfoil_checkpoint"):
         named = dict(json.loads(row["stored_channels"] or "{}"))
-        if missing := {(row["checkpoint_ns"], *each) for each in named.items()} - values:
+        if missing := {(row["thread_id"], row["checkpoint_ns"], *each) for each in named.items()} - values:
             yield f"checkpoint {row['checkpoint_id']} lacks the values {missing}"
 
 

@@ -218,11 +218,24 @@ def beat_on(world: World) -> None:
             cf.desk.store.write(lambda: threads.renew(of_threads.KEY, attempt=claimed.attempt, lease=LEASE_MS))
 
 
+def copy(world: World) -> None:
+    world.open().saver(tenant="team-A").copy_thread("t-1", "t-2")
+
+
+def prune(world: World) -> None:
+    world.open().saver(tenant="team-A").prune(["t-1"])
+
+
+def fork(world: World, at: str | None = None) -> None:
+    world.open().fork("t-1", at, branch="what-if", tenant="team-A")
+
+
 def owners_follow_each_other(after: Aftermath) -> Iterator[str]:
     """Find what a run has stored after another one had taken its thread."""
-    rows = after.world.rows("select seq, attempt from counterfoil_checkpoint order by seq")
-    if any(one["attempt"] > other["attempt"] for one, other in pairwise(rows)):
-        yield f"an older run stored after a newer one: {[tuple(row.values()) for row in rows]}"
+    rows = after.world.rows("select thread_id, seq, attempt from counterfoil_checkpoint order by thread_id, seq")
+    for one, other in pairwise(rows):
+        if one["thread_id"] == other["thread_id"] and one["attempt"] > other["attempt"]:
+            yield f"a checkpoint of run {one['attempt']} was stored after one of run {other['attempt']}"
 
 
 def nobody_owns_it(after: Aftermath) -> Iterator[str]:
@@ -232,15 +245,8 @@ def nobody_owns_it(after: Aftermath) -> Iterator[str]:
             yield f"the thread is {tuple(row.values())}"
 
 
-def checkpoints_are_whole(after: Aftermath) -> Iterator[str]:
-    """Find checkpoints whose parent, or whose values, are gone."""
-    checkpoints = after.world.rows("select * from counterfoil_checkpoint")
-    values = after.world.rows("select checkpoint_ns, channel, version from counterfoil_channel")
-    yield from checkpoints_are_linked(checkpoints)
-    yield from values_are_stored(checkpoints, {tuple(row.values()) for row in values})
-
-
-OWNED = (owners_follow_each_other, nobody_owns_it, checkpoints_are_whole)
+UPKEPT = (owners_follow_each_other, nobody_owns_it, values_are_stored)
+OWNED = (*UPKEPT, checkpoints_are_linked)
 
 # --- the list --------------------------------------------------------------------------------------------------------
 
@@ -419,4 +425,24 @@ THREADS = (
     runs("beating/run", beat_on, of_threads.run, {RETURNED, TAKEN}),
 )
 
-PAIRS = (*CLAIMS, *LATE, *VERDICTS, *LOOKUPS, *BUSINESS, *THREADS)
+
+def upkeep(name: str, first: Body, second: Body, *ends: set[str], **fields: Any) -> Pair:
+    return runs(name, first, second, *ends, prepare=of_threads.run, **{"checks": UPKEPT, **fields})
+
+
+UPKEEP = (
+    upkeep("outlasted/prune", run_on, prune, {RETURNED, MOVED, TAKEN}, {RETURNED, TAKEN}),
+    upkeep("outlasted/copy", run_on, copy, {RETURNED}),
+    upkeep("outlasted/fork", run_on, fork, {RETURNED}),
+    upkeep("copy/copy", copy, copy, {RETURNED}, checks=OWNED),
+    upkeep("copy/delete", copy, of_threads.delete, {RETURNED}),
+    upkeep("copy/prune", copy, prune, {RETURNED}),
+    upkeep("fork/delete", fork, of_threads.delete, {RETURNED, "CheckpointNotFound"}, {RETURNED}),
+    upkeep("fork/prune", partial(fork, at="0001"), prune, {RETURNED, "CheckpointNotFound"}, {RETURNED}),
+    upkeep("fork/fork", fork, fork, {RETURNED}),
+    upkeep("fork/fork elsewhere", fork, partial(fork, at="0001"), {RETURNED, "BranchTaken"}),
+    upkeep("prune/prune", prune, prune, {RETURNED}),
+    upkeep("delete/delete", of_threads.delete, of_threads.delete, {RETURNED}),
+)
+
+PAIRS = (*CLAIMS, *LATE, *VERDICTS, *LOOKUPS, *BUSINESS, *THREADS, *UPKEEP)

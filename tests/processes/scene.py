@@ -16,8 +16,12 @@ from counterfoil.testing.clock import FakeClock
 from counterfoil.testing.provider_client import CountingProvider
 from counterfoil.testing.provider_desk import Settings
 from tests.processes.worker import Orders, arguments, opened, perform, tickets
-from tests.stores import OTHERS, is_postgres
+from tests.stores import is_postgres
 
+SESSIONS = """
+select count(*) from pg_stat_activity
+where datname = current_database() and pid <> pg_backend_pid() and backend_type = 'client backend'
+"""
 ROOT = Path(__file__).parents[2]
 KEYED = ("keyed", "both")
 
@@ -90,4 +94,4 @@ class Connections:
             return
         with psycopg.connect(self._url, autocommit=True) as connection:
             while not self._over.wait(0.02):
-                self.most = max(self.most, len(connection.execute(OTHERS).fetchall()))
+                self.most = max(self.most, int(connection.execute(SESSIONS).fetchall()[0][0]))
