@@ -156,7 +156,10 @@ def test_django_hands_over_its_connection(place: Place) -> None:
     if place.database:
         info = conninfo_to_dict(place.url)
         names = {"NAME": "dbname", "USER": "user", "PASSWORD": "password", "HOST": "host", "PORT": "port"}
-        options = {"ENGINE": "django.db.backends.postgresql", **{key: str(info[name]) for key, name in names.items()}}
+        options = {
+            "ENGINE": "django.db.backends.postgresql",
+            **{key: str(info.get(name, "")) for key, name in names.items()},
+        }
     given = json.dumps({"NAME": url.path, **options})
     subprocess.run([sys.executable, "-c", DJANGO, given], check=True, env={**os.environ, "PYTHONPATH": SOURCE})
     assert writes_nothing(place)
