@@ -11,8 +11,9 @@ from counterfoil.core.states import OperationState
 from counterfoil.core.templates import validate_id
 from counterfoil.errors import InvalidArguments, TenantMissing
 from counterfoil.reviewing import operation_not_found
+from counterfoil.storage.rows import NEWEST
 from counterfoil.storage.scripts import reads
-from counterfoil.storage.scripts.reads import NEWEST, Wish
+from counterfoil.storage.scripts.reads import Wish
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

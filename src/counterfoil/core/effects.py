@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+from counterfoil.core.leases import is_over
 from counterfoil.core.machine import sources
 from counterfoil.core.states import (
     CLOSED_UNSENT,
@@ -145,7 +146,7 @@ def _decide_open(row: Snapshot, known_dead: str | None) -> ClaimDecision:
     match row.state:
         case OperationState.PENDING if row.sender is Sender.CALLER:
             return MayClaim()
-        case OperationState.IN_FLIGHT if row.now < row.lease_until and row.holder != known_dead:
+        case OperationState.IN_FLIGHT if not is_over(row.lease_until, row.now) and row.holder != known_dead:
             return Held(row.holder or "", row.lease_until, row.now - row.claimed_at)
         case OperationState.IN_FLIGHT:
             return Unsettled(decide_unknown(row.facts, row.times), expired=True)

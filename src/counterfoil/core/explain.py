@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 from counterfoil.core.durations import duration_text, utc_text
+from counterfoil.core.leases import is_over
 from counterfoil.core.reconcile import case_without_value, open_case, permitted
 from counterfoil.core.states import TERMINAL, CaseKind, OperationState, Verdict
 from counterfoil.core.unknown import AskProvider, PersonDecides, Resend, Times, absence_counts_from, decide_unknown
@@ -75,7 +76,7 @@ def explain(detail: OperationDetail, now: int) -> Explanation:
     """Explain an operation as it stands at `now`, by the database's clock."""
     operation, case = detail.operation, open_case(detail.cases)
     state = OperationState(operation.state)
-    over = state is OperationState.IN_FLIGHT and now >= operation.lease_until
+    over = state is OperationState.IN_FLIGHT and is_over(operation.lease_until, now)
     told = Explanation(
         answer=UNKNOWN if over else _answer(state, case),
         what=_what(operation),
@@ -92,7 +93,7 @@ def explain(detail: OperationDetail, now: int) -> Explanation:
 def answer(operation: Operation, cases: tuple[Case, ...], now: int) -> str:
     """Return the answer to "did it happen?" alone."""
     state = OperationState(operation.state)
-    if state is OperationState.IN_FLIGHT and now >= operation.lease_until:
+    if state is OperationState.IN_FLIGHT and is_over(operation.lease_until, now):
         return UNKNOWN
     return _answer(state, open_case(cases))
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+from counterfoil.core.leases import is_over
 from counterfoil.core.machine import legal
 from counterfoil.core.states import OPERATION, CaseKind, CaseState, OperationEvent, OperationState, Verdict
 from counterfoil.model import VALUE_NOT_GIVEN
@@ -110,7 +111,7 @@ def decide_verdict(seen: Judged, verdict: Verdict, *, has_value: bool = False) -
     if seen.case_state is not CaseState.OPEN:
         return GivesValue() if seen.lacks_value and has_value and verdict is Verdict.HAPPENED else AlreadyClosed()
     in_flight = seen.state is OperationState.IN_FLIGHT
-    if in_flight and seen.kind in JUDGING and seen.now < seen.lease_until:
+    if in_flight and seen.kind in JUDGING and not is_over(seen.lease_until, seen.now):
         return StillRunning(seen.lease_until)
     if verdict not in (allowed := permitted(seen.kind, seen.state)):
         return NotPermitted(allowed)

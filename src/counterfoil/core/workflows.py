@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from counterfoil.core.history import Ancestor, is_behind
+from counterfoil.core.leases import is_over
 from counterfoil.core.states import ThreadState
 
 if TYPE_CHECKING:
@@ -78,7 +79,7 @@ def decide_thread(
             not differ, or a re-entered node would perform its operations under other ids.
         served: The run of a server that wants the thread; when that starts another attempt, it holds the last for dead.
     """
-    held = row.state is ThreadState.RUNNING and row.now < row.lease_until
+    held = row.state is ThreadState.RUNNING and not is_over(row.lease_until, row.now)
     if held and row.holder != known_dead and not _is_next_attempt(row, served):
         return Taken(row.holder or "", row.lease_until)
     for name in _KEPT if goes_on else ():

@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 from counterfoil.errors import InvalidArguments
 from counterfoil.langgraph.context import CONF, conf_of
+from counterfoil.storage.rows import NEWEST
 from counterfoil.storage.scripts import checkpoints
-from counterfoil.storage.scripts.checkpoints import NEWEST, Stored, Wanted
+from counterfoil.storage.scripts.checkpoints import Stored, Wanted
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

@@ -6,9 +6,10 @@ import json
 from collections.abc import Mapping
 from dataclasses import asdict, fields
 from functools import cache, lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from counterfoil import codec
+from counterfoil.core.arguments import LARGEST
 from counterfoil.core.branches import branch_of, plain_id
 from counterfoil.core.effects import Snapshot
 from counterfoil.core.states import OperationState, Sender
@@ -19,6 +20,9 @@ from counterfoil.model import Attempt, Case, Evidence, Operation, Origin, Provid
 if TYPE_CHECKING:
     from counterfoil.storage.script import Row
 
+NEWEST: Final = LARGEST
+"""Larger than every seq: where paging begins."""
+
 _CASE_PREFIX = "case-"
 _ORIGIN = ("thread_id", "checkpoint_ns", "checkpoint_id", "node", "task_id", "run_id", "trace_id")
 _TRUSTED = ("request_id", "workflow_id", "principal")
@@ -27,13 +31,15 @@ _SUMMARY = (
     *("claimed_at", "lease_until", "attempt_deadline", "first_attempt_at", "created_at", "updated_at", "settled_at"),
     *("settled_by", "error_class", "error_text", "now"),
 )
-_FACTS = frozenset(field.name for field in fields(ProviderFacts))
+_FACTS = {field.name: field.default for field in fields(ProviderFacts)}
+"""Stored facts leave out what is as here, which is a third of a row: these defaults must stay what they are."""
 
 
 @cache
 def facts_text(facts: ProviderFacts) -> str:
     """Return a provider's declared facts as they are stored with an operation."""
-    return json.dumps(asdict(facts), sort_keys=True, separators=(",", ":"))
+    said = {name: value for name, value in asdict(facts).items() if value != _FACTS[name]}
+    return json.dumps(said, sort_keys=True, separators=(",", ":"))
 
 
 @lru_cache(maxsize=256)  # a program declares few, but a database may hold those of many releases

@@ -5,6 +5,7 @@ from __future__ import annotations
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
+from counterfoil.core.leases import is_over
 from counterfoil.core.states import TERMINAL, AttemptOutcome, CaseKind, CaseState, OperationState
 from counterfoil.storage import rows
 
@@ -53,7 +54,7 @@ def _state(row: Row, may_end: frozenset[OperationState]) -> Iterator[str]:
         yield f"may only end in {', '.join(sorted(may_end))}"
     if (row["receipt"] is not None) != (row["state"] == OperationState.SUCCEEDED):
         yield "a receipt is there if and only if it succeeded"
-    if row["state"] == OperationState.IN_FLIGHT and row["lease_until"] <= row["now"]:
+    if row["state"] == OperationState.IN_FLIGHT and is_over(row["lease_until"], row["now"]):
         yield "its claim is in flight past its lease"
     if (row["payload"] is not None) and row["state"] in TERMINAL:
         yield "a settled operation still holds its payload"

@@ -16,8 +16,6 @@ if TYPE_CHECKING:
 
     from counterfoil.storage.scripts.threads import ThreadKey
 
-NEWEST = 2**63 - 1
-"""Larger than every seq: where paging begins."""
 NAMESPACE_END = "|"
 """Stands in a child graph's namespace behind that of the graph around it."""
 

@@ -30,6 +30,8 @@ from counterfoil.core.unknown import (
 from counterfoil.storage import rows
 from counterfoil.storage.script import Row, Script, lone_row, one_row
 from counterfoil.storage.scripts.moves import (
+    DIED,
+    RAN_OUT,
     key_params,
     mark_lost,
     settle_case,
@@ -252,9 +254,7 @@ def _take(request: Request, row: Row, *events: OperationEvent) -> Script[Granted
 
 def _expire(request: Request, row: Row) -> Script[ClaimResult]:
     """Move a claim whose lease ran out to `unknown`, then go on by what may be done with it."""
-    died = row["holder"] == request.known_dead
-    what = "the process that performed it died" if died else "the lease ran out"
-    moved = yield from mark_lost(request.key, row, reason=f"{what} before an outcome was recorded")
+    moved = yield from mark_lost(request.key, row, why=DIED if row["holder"] == request.known_dead else RAN_OUT)
     if moved is None:
         return LostRace()
     seen = yield from judge(request, moved)

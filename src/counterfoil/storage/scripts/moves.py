@@ -26,6 +26,11 @@ if TYPE_CHECKING:
     from counterfoil.model import OperationKey
 
 
+RAN_OUT = "the lease ran out"
+DIED = "the process that performed it died"
+"""Why a claim ended without an outcome."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
     """What became of an attempt, as it is to be stored."""
@@ -46,11 +51,12 @@ _ATTEMPT_EVENT = {
 }
 
 
-def mark_lost(key: OperationKey, row: Row, *, reason: str) -> Script[Row | None]:
+def mark_lost(key: OperationKey, row: Row, *, why: str = RAN_OUT) -> Script[Row | None]:
     """Move an operation in flight to `unknown` and open its case; None if it moved meanwhile.
 
     Where an earlier attempt has replied late, the operation has happened, whatever became of this one.
     """
+    reason = f"{why} before an outcome was recorded"
     outcome = Outcome(outcome=AttemptOutcome.UNKNOWN, error_text=reason)
     proof = yield from proof_before(key, row["attempt"])
     event = OperationEvent.OUTCOME_LOST if proof is None else OperationEvent.EARLIER_PROVED

@@ -16,12 +16,12 @@ from counterfoil.core.provider_key import could_be_provider_key, provider_key
 from counterfoil.core.states import CaseState, OperationState
 from counterfoil.model import Case, Hit, Operation, OperationDetail, OperationKey, Page
 from counterfoil.storage import rows
+from counterfoil.storage.rows import NEWEST
 from counterfoil.storage.script import Row, Script, all_rows, one_row
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-NEWEST: Final = 2**63 - 1
 KEYS_AT_ONCE: Final = 1000
 """Operation ids read at once while looking for the one that a provider key was derived from."""
 LONGEST_LINEAGE: Final = 100

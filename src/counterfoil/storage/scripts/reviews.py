@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, assert_never
 
+from counterfoil.core.leases import is_over
 from counterfoil.core.machine import advance
 from counterfoil.core.reconcile import (
     AlreadyClosed,
@@ -34,7 +35,6 @@ from counterfoil.storage.scripts.moves import Outcome, existing, keep, key_param
 if TYPE_CHECKING:
     from counterfoil.core.states import OperationEvent
 
-RAN_OUT = "the lease ran out before an outcome was recorded"
 VALUE_GIVEN = "value given"
 """How the evidence of a value begins that came after its verdict."""
 
@@ -154,7 +154,7 @@ def _judge(
 ) -> Script[Answer]:
     """Close the case before the operation moves: evidence would otherwise close it as answered by itself."""
     if lost_first:
-        operation = (yield from mark_lost(key, operation, reason=RAN_OUT)) or operation
+        operation = (yield from mark_lost(key, operation)) or operation
     answer = yield from _close(key, case, operation, ruling)
     if isinstance(answer, Resolved):
         moved = yield from move(key, operation, event, ruling.outcome(), EvidenceKind.VERDICT)
@@ -238,10 +238,10 @@ def open_for_review(key: OperationKey) -> Script[Row | NoOperation | NothingToJu
     if row is None:
         return NoOperation()
     match OperationState(row["state"]):
-        case OperationState.IN_FLIGHT if row["now"] < row["lease_until"]:
+        case OperationState.IN_FLIGHT if not is_over(row["lease_until"], row["now"]):
             return NothingToJudge(row, row["lease_until"])
         case OperationState.IN_FLIGHT:
-            row = (yield from mark_lost(key, row, reason=RAN_OUT)) or row
+            row = (yield from mark_lost(key, row)) or row
             return (yield from _case_about(key, row, CaseKind.UNKNOWN_OUTCOME))
         case OperationState.UNKNOWN:
             return (yield from _case_about(key, row, CaseKind.UNKNOWN_OUTCOME))
