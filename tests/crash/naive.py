@@ -4,10 +4,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from counterfoil.drivers.sqlite import SqliteStore
-from counterfoil.drivers.urls import SqliteUrl, parse_url
+from counterfoil.drivers.stores import open_store
+from counterfoil.drivers.urls import parse_url
 from counterfoil.model import OperationKey
 from counterfoil.storage.script import Ddl, Script
+from counterfoil.storage.store import Store
 from counterfoil.testing.invariants import one_effect_each
 from counterfoil.testing.scenario import Aftermath, Check, Scenario
 from counterfoil.testing.world import World
@@ -16,8 +17,8 @@ TICKET = OperationKey(tenant="team-A", operation_id="ticket-1")
 
 
 @contextmanager
-def database(world: World) -> Iterator[SqliteStore]:
-    store = SqliteStore(SqliteUrl(parse_url(world.url).path), clock=world.clock, probe=world.probe)
+def database(world: World) -> Iterator[Store]:
+    store = open_store(parse_url(world.url), clock=world.clock, probe=world.probe)
     try:
         yield store
     finally:
@@ -34,11 +35,13 @@ def make_table(world: World) -> None:
         store.write(lambda: statement("create table done (id text primary key)"))
 
 
-def mark(store: SqliteStore) -> bool:
-    return bool(store.write(lambda: statement("insert or ignore into done values ('ticket-1') returning id")))
+def mark(store: Store) -> bool:
+    return bool(
+        store.write(lambda: statement("insert into done values ('ticket-1') on conflict do nothing returning id"))
+    )
 
 
-def is_marked(store: SqliteStore) -> bool:
+def is_marked(store: Store) -> bool:
     return bool(store.read(lambda: statement("select id from done")))
 
 

@@ -181,6 +181,8 @@ def judge(
     scenario: Scenario, world: World, entry: Entry, manner: Manner, point: CrashPoint | None, found: Sequence[str] = ()
 ) -> Run:
     """Recover a world that a run has left, and judge it; `found` is what is known to be wrong already."""
+    if isinstance(entry.error, SimulatedCrash):
+        world.ground.bury()
     after = world.entered_again(no_interference)
     entries = recover(scenario, after)
     aftermath = Aftermath(after, scenario)

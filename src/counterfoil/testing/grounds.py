@@ -45,6 +45,10 @@ class Ground(Protocol):
         """Run a coroutine to its end, and leave no task and no thread of it behind."""
         ...
 
+    def bury(self) -> None:
+        """End what a dead process has left open, as the system does for a real one."""
+        ...
+
     def beside(self) -> AbstractContextManager[Ground]:
         """Yield the same place with connections and an event loop of its own, for a second worker."""
         ...
@@ -88,6 +92,9 @@ class Files:
     def run(self, work: Coroutine[Any, Any, T]) -> T:
         """Run a coroutine on an event loop of its own."""
         return asyncio.run(work)
+
+    def bury(self) -> None:
+        """Do nothing: locks of this very process cannot be told apart."""
 
     def beside(self) -> AbstractContextManager[Ground]:
         """Yield the same: every opening has connections of its own."""

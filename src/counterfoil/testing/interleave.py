@@ -300,6 +300,8 @@ class Stage:
         entries = tuple(_ended(worker) for worker in workers)
         found = list(_wrong(play, entries))
         found += [] if order.dies else [f"before recovery: {each}" for each in _unsound(scenario, world)]
+        if order.dies:
+            world.ground.bury()
         again = recover(scenario, world)
         aftermath = Aftermath(world, scenario)
         found += [*_foreign(again), *(each for check in scenario.checks for each in check(aftermath))]

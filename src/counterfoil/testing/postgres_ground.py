@@ -54,6 +54,13 @@ join pg_catalog.pg_stat_activity session on session.pid = lock.pid
 where not lock.granted
   and session.datname = current_database()
 """
+_END_OPEN = """
+select pg_terminate_backend(pid)
+from pg_catalog.pg_stat_activity
+where datname = current_database()
+  and pid <> pg_backend_pid()
+  and state like 'idle in transaction%'
+"""
 
 
 @contextmanager
@@ -187,6 +194,10 @@ class PostgresGround:
         if self._loop is None:
             self._loop = Loop()
         return self._loop.run(work)
+
+    def bury(self) -> None:
+        """End the sessions that hold a transaction open: connections of the scenario's own that nobody closed."""
+        self._rows(_END_OPEN)
 
     @contextmanager
     def beside(self) -> Iterator[PostgresGround]:
