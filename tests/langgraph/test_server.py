@@ -43,14 +43,15 @@ pytestmark = [
 class Served:
     """A running server, its folder, and a client."""
 
-    def __init__(self, folder: Path, process: "subprocess.Popen[str]", url: str) -> None:
+    def __init__(self, folder: Path, process: "subprocess.Popen[str]", url: str, lines: list[str]) -> None:
         self.folder = folder
+        self.lines = lines
         self.process = process
         self.client = httpx.Client(base_url=url, timeout=LIMIT_S)
 
     def post(self, path: str, **body: Any) -> Any:
         reply = self.client.post(path, json=body)
-        assert reply.status_code < 300, reply.text
+        assert reply.status_code < 300, reply.text + "".join(self.lines)[-5000:]
         return reply.json()
 
     def thread(self) -> str:
@@ -96,7 +97,8 @@ def serving(folder: Path) -> Iterator[Served]:
     process = subprocess.Popen(
         command, cwd=folder, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
     )
-    lines, up = [], threading.Event()
+    lines: list[str] = []
+    up = threading.Event()
 
     def read() -> None:
         assert process.stdout is not None
@@ -109,7 +111,7 @@ def serving(folder: Path) -> Iterator[Served]:
     reader.start()
     try:
         assert up.wait(LIMIT_S), "".join(lines)[-3000:]
-        running = Served(folder, process, f"http://127.0.0.1:{port}")
+        running = Served(folder, process, f"http://127.0.0.1:{port}", lines)
         with running.client:
             yield running
     finally:

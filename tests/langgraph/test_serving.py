@@ -217,6 +217,31 @@ def test_the_next_attempt_of_a_run_takes_its_thread_and_another_run_does_not(
     assert shop.count == 1
 
 
+def test_a_run_that_its_server_deletes_while_it_is_at_work_can_write_nothing_more(shop: Shop) -> None:
+    entered, leave = threading.Event(), threading.Event()
+    graph, ended = stalling(shop, entered, leave), []
+
+    def first() -> None:
+        try:
+            graph.invoke({}, asked())
+        except (VersionConflict, GraphDrained) as error:
+            ended.append(error)
+
+    run = threading.Thread(target=first)
+    run.start()
+    assert entered.wait(LIMIT_S)
+    saver = shop.cf.saver(tenant="team-A")
+    saver.delete_for_runs(["run-2"])
+    assert shop.rows("checkpoint") == 2
+    saver.delete_for_runs(["run-1"])
+    leave.set()
+    run.join()
+    assert len(ended) == 1
+    assert shop.rows("checkpoint") == shop.rows("write") == 0
+    assert graph.invoke({}, asked("run-2"))["log"] == ["stall", "big"]
+    assert shop.count == 1
+
+
 # --- how a served graph is run ---------------------------------------------------------------------------------------
 
 

@@ -125,8 +125,10 @@ class Upkeep(BaseCheckpointSaver[str]):
 
         Ids that those runs minted stay known as long as the thread stands before their step: see `mint`.
 
+        One of them that is at work still loses its thread and can write nothing more: the server rolls it back.
+
         Raises:
-            ThreadBusy: somebody runs one of their threads; in the others they were deleted.
+            ThreadBusy: another run is at work on one of their threads; in the others they were deleted.
         """
         refusals: list[Exception | None] = []
         for run_id in map(str, run_ids):

@@ -59,7 +59,13 @@ def prune(key: ThreadKey, *, known_dead: str | None) -> Script[Done | Taken]:
 
 
 def delete_run(key: ThreadKey, run_id: str, *, known_dead: str | None) -> Script[Done | Taken]:
-    """Delete the checkpoints that a run made in a thread, but for those that others lean on."""
+    """Delete the checkpoints that a run made in a thread, but for those that others lean on.
+
+    Where that very run of a server owns the thread still, it loses it: its server gives it up.
+    """
+    mine = yield from one_row("lock_thread", **key.params)
+    if mine is not None and mine["holder"] is not None and mine["run_id"] == run_id:
+        yield from one_row("fence_thread", **key.params, state=state_at_rest(None))
     row = yield from threads.at_rest(key, known_dead=known_dead)
     if isinstance(row, Taken):
         return row

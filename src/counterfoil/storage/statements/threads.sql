@@ -108,6 +108,20 @@ where tenant = :tenant
   and thread_id = :thread_id
 returning version;
 
+-- name: fence_thread
+-- Take a thread from the run that owns it: that can write nothing more.
+update counterfoil_thread
+set state = :state,
+  attempt = attempt + 1,
+  version = version + 1,
+  holder = null,
+  lease_until = 0,
+  parked_on = null,
+  updated_at = {now}
+where tenant = :tenant
+  and thread_id = :thread_id
+returning version;
+
 -- name: put_thread_at_rest
 -- Make a thread that nobody runs, or take it from a run that is over, unless somebody claimed it since it was read: what
 -- it is is copied from another one.
