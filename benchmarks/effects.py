@@ -9,9 +9,6 @@ from typing import Any
 from benchmarks.floor import Floor
 from benchmarks.kit import Comparison, Work, compare, cpu, wall
 from counterfoil import Counterfoil, Provider, effect
-from counterfoil.drivers.join import run_joined
-from counterfoil.drivers.sqlite import SqliteStore
-from counterfoil.storage.script import ddl
 
 GIVEN: dict[str, Any] = {"tenant": "t", "title": "Printer on fire", "priority": 2}
 
@@ -55,14 +52,9 @@ def receipts(cf: Counterfoil, folder: Path) -> dict[str, Work]:
     }
 
 
-def sqlite_store(cf: Counterfoil) -> SqliteStore:
-    assert isinstance(cf.desk.store, SqliteStore)
-    return cf.desk.store
-
-
 def local(cf: Counterfoil, folder: Path) -> dict[str, Work]:
     own, ids = Floor(folder / "effects.db").connection, itertools.count()
-    run_joined(sqlite_store(cf), own, lambda: ddl("create table business (title text)"))
+    own.execute("create table business (title text)")
 
     def bare() -> None:
         own.execute("begin immediate")

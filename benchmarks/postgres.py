@@ -19,7 +19,7 @@ from langgraph.checkpoint.postgres import PostgresSaver
 
 from benchmarks.checkpoints import NODES, graph
 from benchmarks.kit import Comparison, Work, compare, wall
-from counterfoil import Counterfoil, Provider, effect
+from counterfoil import Counterfoil, Provider, Statement, effect
 from tests.postgres import binaries, servers
 
 GIVEN: dict[str, Any] = {"tenant": "t", "title": "Printer on fire"}
@@ -35,6 +35,11 @@ def create_ticket(call: Any, *, title: str) -> dict[str, Any]:
 def row(tx: Any, *, title: str) -> dict[str, Any]:
     tx.execute("insert into business (title) values (%s)", (title,))
     return {"title": title}
+
+
+@effect("bench.postgres-statement", key="{request_id}/row", provider=Provider.one_statement())
+def stated_row(call: Any, *, title: str) -> Statement[Any]:
+    return Statement("insert into business (title) values (:title) returning id", title=title)
 
 
 class Floor:
@@ -96,6 +101,7 @@ def effects(cf: Counterfoil, floor: Floor) -> list[Comparison]:
         "two commits by hand": lambda: floor.perform(next(ids)),
         "perform": lambda: cf.perform(create_ticket, request_id=next(ids), **GIVEN),
         "perform, a local effect in a transaction of ours": lambda: cf.perform(row, request_id=next(ids), **GIVEN),
+        "perform, a local effect that is one statement": lambda: cf.perform(stated_row, request_id=next(ids), **GIVEN),
     }
     answered: dict[str, Work] = {
         "a bare read by key": lambda: floor.read("once"),

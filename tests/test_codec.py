@@ -34,6 +34,7 @@ from counterfoil.codec import (
     digest_arguments,
     encode,
     encode_receipt,
+    encode_row,
     fingerprint,
     pack_fields,
     text_digest,
@@ -599,7 +600,7 @@ def test_stored_text_is_legible() -> None:
     assert encode({"b": 1, "a": [1.0, "é"]}) == '\x01{"b":1,"a":[1.0,"é"]}'.encode()
 
 
-@pytest.mark.parametrize("data", [b"", b"{}", b"\x02{}", b'\x01{"$later":1}', b'\x01[{"$later":{}}]'])
+@pytest.mark.parametrize("data", [b"", b"{}", b"\x03{}", b'\x01{"$later":1}', b'\x01[{"$later":{}}]'])
 def test_an_unknown_format_is_refused(data: bytes) -> None:
     with pytest.raises(SchemaNewer, match="upgrade"):
         decode(data)
@@ -619,6 +620,38 @@ def test_a_zone_that_is_gone_or_has_changed_leaves_the_offset() -> None:
     with pytest.raises(StoredValueDamaged, match="install tzdata"):
         decode(b'\x01{"$time":["09:00:00","Mars/Olympus",0]}')
     assert (gone.utcoffset(), changed.utcoffset()) == (timedelta(hours=1), timedelta(hours=7))
+
+
+# --- rows that a database wrote itself --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("body", "back"),
+    [
+        ('{"id":1,"seat":"12a"}', {"id": 1, "seat": "12a"}),
+        ('{"price":19.90}', {"price": Decimal("19.90")}),
+        ('{"huge":12345678901234567890123.45}', {"huge": Decimal("12345678901234567890123.45")}),
+        ('{"n":92233720368547758070, "e":1e3}', {"n": 92233720368547758070, "e": Decimal("1e3")}),
+        ('{"$uuid":"x"}', {"$uuid": "x"}),
+        ('{"a":null,"b":[true,{"c":"\\u00e9"}]}', {"a": None, "b": [True, {"c": "é"}]}),
+    ],
+)
+def test_a_row_is_read_as_plain_json_with_exact_numbers(body: str, back: object) -> None:
+    assert alike(decode(b"\x02" + body.encode()), back)
+
+
+def test_a_row_that_is_encoded_here_reads_like_one_that_a_database_wrote() -> None:
+    row = {"n": 1, "x": 0.1, "b": b"\x00\xff", "t": "é\0", "none": None, "inf": float("-inf"), "nan": float("nan")}
+    assert alike(
+        decode(encode_row(row)),
+        {"n": 1, "x": Decimal("0.1"), "b": "\\x00ff", "t": "é\0", "none": None, "inf": "-Infinity", "nan": "NaN"},
+    )
+
+
+@pytest.mark.parametrize("data", [b"\x02", b"\x02{", b'\x02{"a":', b"\x02" + b"[" * 100_000, b"\x02\xff"])
+def test_a_damaged_row_is_named_as_such(data: bytes) -> None:
+    with pytest.raises(StoredValueDamaged, match="damaged"):
+        decode(data)
 
 
 # --- receipts --------------------------------------------------------------------------------------------------------

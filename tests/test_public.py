@@ -107,3 +107,12 @@ def first_words(doc: str) -> str:
 def test_the_awaiting_colour_awaits(name: str) -> None:
     assert inspect.iscoroutinefunction(getattr(AsyncCounterfoil, name))
     assert not inspect.iscoroutinefunction(getattr(Counterfoil, name))
+
+
+def test_both_colours_of_a_joined_transaction_take_the_same() -> None:
+    from counterfoil.aio.joining import AsyncJoined
+    from counterfoil.joining import Joined
+
+    assert names(Joined) == names(AsyncJoined) == {"perform"}
+    assert inspect.signature(Joined.perform).parameters == inspect.signature(AsyncJoined.perform).parameters
+    assert inspect.iscoroutinefunction(AsyncJoined.perform)

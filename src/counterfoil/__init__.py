@@ -32,6 +32,7 @@ if TYPE_CHECKING:
         Page,
         Receipt,
         Refused,
+        Statement,
     )
     from counterfoil.verifying import Verification
 
@@ -60,6 +61,7 @@ _HOMES = {
     "Provider": "effects",
     "Receipt": "model",
     "Refused": "model",
+    "Statement": "model",
     "StoreError": "errors",
     "UsageError": "errors",
     "Verdict": "core.states",
@@ -93,6 +95,7 @@ __all__ = [
     "Provider",
     "Receipt",
     "Refused",
+    "Statement",
     "StoreError",
     "UsageError",
     "Verdict",

@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 from contextvars import ContextVar
+from typing import TYPE_CHECKING
 
 from counterfoil.errors import NestedEffect, SyncOnEventLoop
+
+if TYPE_CHECKING:
+    from counterfoil.storage.store import Store
 
 _INSIDE: ContextVar[str | None] = ContextVar("counterfoil_inside", default=None)
 
@@ -50,3 +55,17 @@ def refuse_on_loop(blocking: str, instead: str) -> None:
     except RuntimeError:
         return
     raise SyncOnEventLoop(f"{blocking} would block the running event loop. Write: {instead}")
+
+
+def refuse_unjoined(wanted: str, store: Store) -> None:
+    """Refuse a call from a thread that has a transaction open on the same database, where that can be seen.
+
+    Django keeps a list of its connections; other libraries do not tell.
+
+    Raises:
+        NestedEffect: it has one.
+    """
+    if "django.db" in sys.modules:
+        from counterfoil.integrations.django import refuse_inside_atomic  # noqa: PLC0415 - needs Django
+
+        refuse_inside_atomic(wanted, store)

@@ -18,7 +18,7 @@ from counterfoil.core.provider_key import KEY_LENGTH, SHORTEST_KEY, provider_key
 from counterfoil.core.states import AttemptOutcome
 from counterfoil.core.templates import TRUSTED_FIELDS, Template, check_trusted, validate_id
 from counterfoil.errors import ContradictoryDeclaration, DuplicateEffect, InvalidArguments, NoActiveCounterfoil
-from counterfoil.model import LookupAnswer, OperationKey, ProviderFacts, Trusted
+from counterfoil.model import LookupAnswer, OperationKey, ProviderFacts, Statement, Trusted
 from counterfoil.rebuilding import rebuild_arguments
 
 if TYPE_CHECKING:
@@ -90,11 +90,17 @@ class Provider:
     key_length: int = 255
     classify: Classifier | None = None
     is_transactional: bool = False
+    is_one_statement: bool = False
 
     @classmethod
     def transactional(cls) -> Provider:
         """Return the provider of effects that are rows in Counterfoil's own database."""
         return cls(is_transactional=True)
+
+    @classmethod
+    def one_statement(cls) -> Provider:
+        """Return the provider of effects that are rows there, written by the one `Statement` that they return."""
+        return cls(is_transactional=True, is_one_statement=True)
 
     def __post_init__(self) -> None:
         """Refuse contradictions.
@@ -106,6 +112,10 @@ class Provider:
         if self.is_transactional and (self.key_lifetime is not None or self.lookup is not None):
             raise ContradictoryDeclaration(
                 "A transactional provider needs neither a key nor a look-up: leave them out."
+            )
+        if self.is_one_statement and not self.is_transactional:
+            raise ContradictoryDeclaration(
+                "Provider(is_one_statement=True) without is_transactional=True: write Provider.one_statement()."
             )
         if self.on_absent not in ("retry", "review"):  # a set has words of its own for what has no hash
             raise ContradictoryDeclaration(f"Provider(on_absent={self.on_absent!r}): write 'retry' or 'review'.")
@@ -127,6 +137,7 @@ class Provider:
                 DECLARED.function(f"Provider({name}=...)", getattr(self, name))
         DECLARED.number("Provider(key_length=...)", self.key_length)
         DECLARED.flag("Provider(is_transactional=...)", self.is_transactional)
+        DECLARED.flag("Provider(is_one_statement=...)", self.is_one_statement)
 
     @property
     def asking(self) -> Lookup:
@@ -276,6 +287,9 @@ class Declare(Protocol):
     def __call__(self, function: Callable[..., Coroutine[Any, Any, R]], /) -> Effect[R]: ...
 
     @overload
+    def __call__(self, function: Callable[..., Statement[R]], /) -> Effect[R]: ...
+
+    @overload
     def __call__(self, function: Callable[..., R], /) -> Effect[R]: ...
 
 
@@ -298,8 +312,9 @@ def effect(  # noqa: PLR0913 - the contract has this many clauses, each named at
     """Declare a function as an effect.
 
     The function takes `call` first (a transactional one takes the open transaction) and its business arguments as
-    keywords; it returns what the receipt will hold. It raises `NotSent` if nothing happened and may be tried again,
-    `Refused` if the provider refused for good; whatever else it raises leaves the outcome unknown.
+    keywords; it returns what the receipt will hold, or with `Provider.one_statement()` the statement that does it all.
+    It raises `NotSent` if nothing happened and may be tried again, `Refused` if the provider refused for good; whatever
+    else it raises leaves the outcome unknown.
 
     Args:
         name: The effect's name, part of no id but stored with each operation: `"ticket.create"`.
@@ -454,8 +469,24 @@ def _check_lookup(made: Effect[Any]) -> None:
         ) from None
 
 
+def _check_statement(made: Effect[Any]) -> None:
+    """Refuse what a receipt that the database itself writes cannot honour."""
+    if not made.provider.is_one_statement:
+        return
+    if made.is_async:
+        raise ContradictoryDeclaration(
+            f"The effect {made.name} is one statement, which it only has to return: nothing is awaited, so write def."
+        )
+    if made.redact:
+        raise ContradictoryDeclaration(
+            f"The effect {made.name} declares redact, but the database itself writes the row that its statement returns"
+            " into the receipt. Leave the secret columns out of returning."
+        )
+
+
 def _refuse_contradictions(made: Effect[Any], *, require_key: bool) -> None:
     _check_lookup(made)
+    _check_statement(made)
     if require_key and made.facts.key_lifetime is None:
         raise ContradictoryDeclaration(
             f"The effect {made.name} requires a key, but its provider declares none. Only a provider that honours keys"

@@ -243,7 +243,7 @@ class NetworkFilesystem(UsageError):
 
 
 class ForeignTransaction(UsageError):
-    """The transaction to join is not open or belongs to another database."""
+    """The transaction to join is not open, is of another kind, or belongs to another database."""
 
     code = "foreign-transaction"
 
@@ -377,6 +377,12 @@ class EffectRefused(OperationError):
     """The provider refused the effect for good; the answer is stored and repeated."""
 
     code = "effect-refused"
+
+
+class NotOneRow(OperationError):
+    """An effect's one statement returned no row, or several; nothing was written."""
+
+    code = "not-one-row"
 
 
 class OperationClosed(OperationError):

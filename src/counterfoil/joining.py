@@ -2,29 +2,81 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, TypeVar
+from contextlib import nullcontext
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
-from counterfoil.active import refuse_nested
+from counterfoil.active import refuse_nested, refuse_on_loop
 from counterfoil.desk import Desk, check_effect
-from counterfoil.drivers.join import check_joinable, check_open, run_joined
-from counterfoil.drivers.sqlite import SqliteStore
-from counterfoil.errors import AsyncEffectInSync, ForeignTransaction, NestedEffect
-from counterfoil.ledger import NOWHERE, encoding, transactional_body, transactional_receipt
+from counterfoil.drivers.join import Transaction, joined, packages
+from counterfoil.errors import AsyncEffectInSync, NestedEffect
+from counterfoil.ledger import NOWHERE
 from counterfoil.model import Receipt, Trusted
-from counterfoil.storage.scripts import settling
+from counterfoil.transacting import blocking_body, record, run
 
 if TYPE_CHECKING:
+    from contextlib import AbstractContextManager
+
     from counterfoil.effects import Effect
+    from counterfoil.performing import Job
+    from counterfoil.transacting import Body
 
 T = TypeVar("T")
+
+
+class Host(Protocol):
+    """Who manages the caller's transaction: the driver's connection itself, or a neighbour around one."""
+
+    def connection(self) -> Any:
+        """Return the driver's connection, on which the transaction is open.
+
+        Raises:
+            ForeignTransaction: it is not.
+        """
+        ...
+
+    def prepare(self) -> None:
+        """Write what the neighbour has kept back until now, so that it comes before what is done next."""
+        ...
+
+    def lend(self, body: Body) -> Body:
+        """Return an effect's body as the neighbour runs it, with the handle that its users expect."""
+        ...
+
+    def errors(self) -> AbstractContextManager[None]:
+        """Turn the driver's errors into the neighbour's own."""
+        ...
+
+
+class Driver:
+    """A driver's connection, which nobody else manages."""
+
+    def __init__(self, connection: Any) -> None:
+        self._connection = connection
+
+    def connection(self) -> Any:
+        """Return it."""
+        return self._connection
+
+    def prepare(self) -> None:
+        """Do nothing."""
+
+    def lend(self, body: Body) -> Body:
+        """Return the body as it is."""
+        return body
+
+    def errors(self) -> AbstractContextManager[None]:
+        """Leave errors as they are."""
+        return nullcontext()
 
 
 class Joined:
     """A Counterfoil inside one open transaction."""
 
-    def __init__(self, desk: Desk, connection: Any) -> None:
+    def __init__(self, desk: Desk, host: Host) -> None:
         self._desk = desk
-        self._connection = connection
+        self._host = host
+        with host.errors():
+            self._transaction()  # refuses at once what cannot be joined
 
     def perform(
         self,
@@ -42,36 +94,64 @@ class Joined:
         Raises:
             NestedEffect: the effect is not transactional, so it would be sent while the transaction is open.
             FingerprintMismatch: the id was used with other arguments.
+            ForeignTransaction: the transaction is over, was aborted, or belongs to another database.
         """
         refuse_nested("perform")
-        check_effect(effect)
-        if not effect.facts.transactional:
-            raise NestedEffect(
-                f"The effect {effect.name} leaves this database, so it may not be sent while a transaction is open:"
-                " a roll-back could not take it back. Commit first and then call cf.perform."
-            )
+        check_transactional(effect)
+        refuse_on_loop("cf.join(...).perform", "await cf.join(...).perform(...) with an AsyncCounterfoil")
         if effect.is_async:
-            raise AsyncEffectInSync(f"The effect {effect.name} is async; a joined sqlite3 transaction is blocking.")
+            raise AsyncEffectInSync(
+                f"The effect {effect.name} is async, and this transaction is blocking. Join an async one:"
+                " await AsyncCounterfoil.open(url).join(...).perform(...), or declare the effect with def."
+            )
         trusted = Trusted(tenant=tenant or "", request_id=request_id, workflow_id=workflow_id, principal=principal)
-        job = self._desk.job(effect, arguments, trusted, NOWHERE)
-        check_open(self._connection)  # it may have been committed since it was joined
-        body, encode = transactional_body(job), encoding(job)
-        seen = run_joined(
-            _sqlite(self._desk), self._connection, lambda: settling.transactional(job.request, body, encode)
+        return self._perform(self._desk.job(effect, arguments, trusted, NOWHERE))
+
+    def _perform(self, job: Job) -> Receipt[Any]:
+        with self._host.errors():
+            transaction = self._transaction()
+            self._host.prepare()
+            body = blocking_body(job)
+            protocol = record(job, body and self._host.lend(body), at_once=self._desk.store.claims_at_once)
+            return run(protocol, lambda step: transaction.run(step.maker))
+
+    def _transaction(self) -> Transaction:
+        return joined(self._desk.store, self._host.connection())
+
+
+def check_transactional(effect: object) -> None:
+    """Refuse an effect that cannot be rolled back with the caller's transaction.
+
+    Raises:
+        InvalidArguments: it is no effect.
+        NestedEffect: it leaves this database.
+    """
+    check_effect(effect)
+    if not effect.facts.transactional:  # type: ignore[attr-defined]
+        raise NestedEffect(
+            f"The effect {effect.name} leaves this database, so it may not be sent while a transaction is open:"  # type: ignore[attr-defined]
+            " a roll-back could not take it back. Commit first and then call cf.perform."
         )
-        return transactional_receipt(job, seen)
 
 
 def join(desk: Desk, transaction: Any) -> Joined:
     """Join an open transaction.
 
     Raises:
-        ForeignTransaction: it is not open, or belongs to another database.
+        ForeignTransaction: it is not open, must be awaited, or belongs to another database.
     """
-    return Joined(desk, check_joinable(_sqlite(desk), transaction))
+    return Joined(desk, host_of(transaction))
 
 
-def _sqlite(desk: Desk) -> SqliteStore:
-    if not isinstance(desk.store, SqliteStore):
-        raise ForeignTransaction("cf.join works inside sqlite3 transactions so far.")
-    return desk.store
+def host_of(transaction: Any) -> Host:
+    """Return who manages a transaction; a neighbour is imported only where one of its objects is at hand."""
+    homes = packages(transaction)
+    if "sqlalchemy" in homes:
+        from counterfoil.integrations.sqlalchemy import host  # noqa: PLC0415 - needs SQLAlchemy
+
+        return host(transaction)
+    if "django" in homes:
+        from counterfoil.integrations.django import DjangoHost  # noqa: PLC0415 - needs Django
+
+        return DjangoHost(transaction)
+    return Driver(transaction)

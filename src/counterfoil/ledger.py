@@ -2,29 +2,23 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Self, TypeVar, assert_never
 
-from counterfoil import answers, codec
-from counterfoil.active import inside, refuse_nested, refuse_on_loop
+from counterfoil.active import refuse_nested, refuse_on_loop, refuse_unjoined
 from counterfoil.config import database_url
-from counterfoil.core.states import AttemptOutcome
 from counterfoil.desk import Desk, check_effect, open_desk
-from counterfoil.errors import AsyncEffectInSync, CommitUnknown
+from counterfoil.errors import AsyncEffectInSync
 from counterfoil.model import Origin, Receipt, Trusted
 from counterfoil.operations import Operations
-from counterfoil.performing import Job, perform
+from counterfoil.performing import Job, Read, Write, perform
 from counterfoil.resources import Resources, close_all
 from counterfoil.reviews import Reviews
 from counterfoil.runners import Runner
-from counterfoil.storage import rows
-from counterfoil.storage.scripts import claims, settling
-from counterfoil.storage.scripts.claims import NoRow, Seen
-from counterfoil.storage.scripts.moves import Outcome
-from counterfoil.storage.scripts.settling import Settled
+from counterfoil.transacting import Step, WriteAlone, blocking_body, run, transact
 from counterfoil.verifying import Verification, verify
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Mapping
 
     from counterfoil.clock import Clock
     from counterfoil.drivers.probes import Probe
@@ -174,6 +168,7 @@ class Counterfoil:
             " node. In a notebook, where a loop always runs: cf = AsyncCounterfoil.open(url), await cf.run(graph, ...)",
         )
         refuse_async(effect)
+        refuse_unjoined("perform", self.desk.store)
         job = self.desk.job(effect, arguments, trusted, origin)
         if effect.facts.transactional:
             return self._transactional(job)
@@ -202,6 +197,7 @@ class Counterfoil:
         refuse_nested("verify")
         check_effect(effect)
         refuse_on_loop("verify", "await cf.verify(...) with an AsyncCounterfoil")
+        refuse_unjoined("verify", self.desk.store)
         refuse_async(effect)
         trusted = Trusted(tenant=tenant or "", request_id=request_id, workflow_id=workflow_id, principal=principal)
         protocol = verify(self.desk.job(effect, arguments, trusted, NOWHERE))
@@ -350,18 +346,19 @@ class Counterfoil:
         return CounterfoilSaver(self.desk, tenant=tenant, trust=trust)
 
     def _transactional(self, job: Job) -> Receipt[Any]:
-        seen = self.desk.store.read(lambda: claims.look(job.request))
-        if isinstance(seen, Seen):
-            return transactional_receipt(job, seen)
-        body, encode = transactional_body(job), encoding(job)
-        try:
-            done = self.desk.store.write_alone(lambda: settling.transactional(job.request, body, encode))
-        except CommitUnknown:
-            seen = self.desk.store.read(lambda: claims.look(job.request))
-            if isinstance(seen, NoRow):
-                raise
-            done = seen
-        return transactional_receipt(job, done)
+        protocol = transact(job, blocking_body(job), at_once=self.desk.store.claims_at_once)
+        return run(protocol, self._do)
+
+    def _do(self, step: Step) -> Any:
+        match step:
+            case Read(maker):
+                return self.desk.store.read(maker)
+            case Write(maker):
+                return self.desk.store.write(maker)
+            case WriteAlone(maker):
+                return self.desk.store.write_alone(maker)
+            case _:
+                assert_never(step)
 
 
 def refuse_async(effect: Effect[Any]) -> None:
@@ -376,30 +373,3 @@ def refuse_async(effect: Effect[Any]) -> None:
             f"The {part} {effect.name} is async. Write: await cf.perform({effect.__name__}, ...) with an"
             f" AsyncCounterfoil, or await aperform({effect.__name__}, ...) in an async node."
         )
-
-
-def transactional_body(job: Job) -> Callable[[Any], Any]:
-    """Return a transactional effect's function, ready to be given the open transaction."""
-
-    def body(transaction: Any) -> Any:
-        with inside(f"effect {job.effect.name}"):
-            return job.effect.function(transaction, **job.bound.arguments)
-
-    return body
-
-
-def encoding(job: Job) -> Callable[[Any], Outcome]:
-    """Return how a transactional effect's result is stored."""
-
-    def encode(value: Any) -> Outcome:
-        encoded = codec.encode_receipt(value, redact=job.effect.redact)
-        return Outcome(outcome=AttemptOutcome.SUCCEEDED, receipt=encoded.body, marker=encoded.marker)
-
-    return encode
-
-
-def transactional_receipt(job: Job, seen: Settled | Seen) -> Receipt[Any]:
-    """Return the receipt of a transactional effect that ran now or before."""
-    if isinstance(seen, Settled):
-        return rows.receipt(seen.row, "effect")
-    return answers.conclude(job.effect, job.bound, seen, None)

@@ -266,6 +266,21 @@ class Page(Generic[T]):
     next: int | None
 
 
+@dataclass(frozen=True, slots=True, init=False)
+class Statement(Generic[T]):
+    """The one SQL statement that an effect is, and what stands for its `:names`; it returns exactly one row.
+
+    `Statement("insert into seat (number) values (:number) returning number", number="12A")`
+    """
+
+    sql: str
+    params: Mapping[str, Any]
+
+    def __init__(self, sql: str, /, **params: Any) -> None:
+        object.__setattr__(self, "sql", sql.strip().rstrip(";"))
+        object.__setattr__(self, "params", params)
+
+
 @dataclass(frozen=True, slots=True)
 class Found:
     """A look-up's answer: the effect happened. `value` becomes the receipt's value."""

@@ -36,7 +36,8 @@ PUBLIC = "<public>"  # counterfoil/__init__.py itself
 FACADES = layer(
     *("ledger", "outbox", "approvals", "workflows", "reconcile", "aio"),
     *("effects", "resources", "active", "activity", "answers", "config", "desk", "heartbeats", "joining"),
-    *("migrating", "performing", "runners", "liveness", "rebuilding", "verifying", "operations", "reviewing", "reviews"),
+    *("migrating", "performing", "runners", "transacting", "liveness", "rebuilding", "verifying", "operations"),
+    *("reviewing", "reviews"),
     is_open=True,
 )
 
@@ -58,12 +59,16 @@ SIBLINGS = frozenset({("console", "server.auth")})
 
 # (importing room, imported room): allowed upwards, but only when the import runs on use.
 # `cf.compile`, `cf.run` and `cf.saver` are methods of the facade and need LangGraph only when called.
-DOORS = frozenset({(facade, "langgraph") for facade in FACADES.rooms})
+# `cf.join` takes a neighbour's transaction, whose package is there when one of its objects is.
+DOORS = frozenset({(facade, "langgraph") for facade in FACADES.rooms}) | {
+    (facade, "integrations") for facade in ("joining", "aio", "active")
+}
 
 # Third-party modules, and sqlite3, with the only places that may import them. What is not listed may not be.
 IMPORTERS: dict[str, tuple[str, ...]] = {
     "click": ("cli",),
     "detect_secrets": ("credentials",),
+    "django": ("integrations.django",),
     "httpx": ("demo", "providers"),
     "langchain": ("langgraph", "demo"),
     "langchain_core": ("langgraph", "demo"),
@@ -72,6 +77,7 @@ IMPORTERS: dict[str, tuple[str, ...]] = {
     "ormsgpack": ("langgraph",),
     "psycopg": ("drivers", "testing.postgres_ground"),
     "rfc8785": ("codec",),
+    "sqlalchemy": ("integrations.sqlalchemy",),
     "sqlite3": ("drivers",),
 }
 

@@ -2,7 +2,6 @@
 
 import sqlite3
 from inspect import isawaitable
-from pathlib import Path
 from typing import Any
 
 import psycopg
@@ -12,12 +11,11 @@ from counterfoil import Effect, Provider
 from counterfoil.errors import (
     ConstraintViolated,
     FingerprintMismatch,
-    ForeignTransaction,
     GuardedTransaction,
     NestedEffect,
 )
 from counterfoil.storage.script import Ddl, Script
-from tests.conformance.subject import ASYNC, SYNC, Subject
+from tests.conformance.subject import ASYNC, Subject
 
 SQLITE, POSTGRES = "sqlite", "postgres"
 TABLE = {
@@ -171,74 +169,3 @@ def test_a_result_that_cannot_be_stored_still_commits(booking: Subject) -> None:
     if booking.colour != ASYNC:
         assert booking.perform(made).marker is not None
         assert booking.state == "succeeded"
-
-
-# --- inside the caller's own transaction ------------------------------------------------------------------------------
-
-
-@pytest.fixture
-def own(tmp_path: Path) -> Any:
-    """A blocking subject and a connection that the application has open on the same file."""
-    from tests.conformance.conftest import make
-
-    subject = make(f"sqlite:///{tmp_path}/ledger.db", SYNC, tmp_path)
-    connection = sqlite3.connect(tmp_path / "ledger.db", isolation_level=None)
-    connection.execute("create table booking (id integer primary key, seat text not null unique)")
-    yield subject, connection
-    connection.close()
-    subject.close()
-
-
-@pytest.mark.parametrize("ending", ["commit", "rollback"])
-def test_a_joined_effect_shares_the_fate_of_the_callers_transaction(own: Any, ending: str) -> None:
-    subject, connection = own
-    made = book(subject)
-    connection.execute("begin immediate")
-    connection.execute("insert into booking (seat) values ('own')")
-    joined = subject.cf.join(connection)
-    receipt = joined.perform(made, tenant="team-a", request_id="r-1", seat="12a")
-    assert receipt.value == {"id": 2, "seat": "12a"}
-    assert joined.perform(made, tenant="team-a", request_id="r-1", seat="12a").already_happened
-    assert connection.in_transaction
-    connection.execute(ending)
-    kept = ending == "commit"
-    assert bookings(subject) == (["own", "12a"] if kept else [])
-    assert len(subject.rows("operation")) == kept
-    assert subject.perform(made, seat="12a").already_happened is kept
-
-
-def test_a_joined_effect_that_fails_takes_back_its_own_rows_only(own: Any) -> None:
-    subject, connection = own
-
-    def fail(tx: Any) -> None:
-        raise NoSeat
-
-    connection.execute("begin immediate")
-    connection.execute("insert into booking (seat) values ('own')")
-    with pytest.raises(NoSeat):
-        subject.cf.join(connection).perform(book(subject, fail), tenant="team-a", request_id="r-1", seat="12a")
-    connection.execute("commit")
-    assert bookings(subject) == ["own"]
-    assert subject.rows("operation") == []
-
-
-def test_only_an_open_transaction_of_this_database_can_be_joined(own: Any, tmp_path: Path) -> None:
-    subject, connection = own
-    with pytest.raises(ForeignTransaction, match="begin immediate"):
-        subject.cf.join(connection)
-    with pytest.raises(ForeignTransaction):
-        subject.cf.join(object())
-    other = sqlite3.connect(tmp_path / "other.db", isolation_level=None)
-    other.execute("begin immediate")
-    with pytest.raises(ForeignTransaction, match="another database"):
-        subject.cf.join(other)
-    other.close()
-
-
-def test_an_effect_that_leaves_the_database_is_not_sent_inside_a_transaction(own: Any) -> None:
-    subject, connection = own
-    connection.execute("begin immediate")
-    with pytest.raises(NestedEffect, match="Commit first"):
-        subject.cf.join(connection).perform(subject.ticket(), tenant="team-a", request_id="r-1", title="a")
-    connection.execute("rollback")
-    assert len(subject.sent) == 0

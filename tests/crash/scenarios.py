@@ -25,6 +25,7 @@ from counterfoil import (
     NotSent,
     Provider,
     Refused,
+    Statement,
     effect,
 )
 from counterfoil.core.states import OperationState
@@ -310,6 +311,11 @@ async def awaiting_booking(tx: Any, *, title: str) -> dict[str, str]:
     return {"title": title}
 
 
+@effect("booking/statement", key="{request_id}/booking", provider=Provider.one_statement())
+def stated_booking(call: Any, *, title: str) -> Statement[Any]:
+    return Statement("insert into booking default values returning title")
+
+
 def business_tables(world: World, name: str = "") -> None:
     world.open().desk.store.write(make_business_tables)
 
@@ -330,11 +336,11 @@ def begun(world: World) -> Any:
     return connection
 
 
-def joined(world: World) -> None:
+def joined(world: World, made: Any = booking) -> None:
     """Write business rows and the effect in one transaction of the caller's own; its COMMIT is a point, too."""
     cf = world.open()
     with closing(begun(world)) as connection:
-        if cf.join(connection).perform(booking, title="Room", **WHO).answered_from == "effect":
+        if cf.join(connection).perform(made, title="Room", **WHO).answered_from == "effect":
             connection.execute("insert into orders default values")
         world.probe(Point.BEFORE_COMMIT, "caller")
         connection.execute("commit")
@@ -469,7 +475,21 @@ TRANSACTIONAL: tuple[Scenario, ...] = (
         prepare=business_tables,
         checks=ROWS,
     ),
+    *both(
+        "statement",
+        perform,
+        aperform_blocking,
+        "booking/statement",
+        prepare=(business_tables, business_tables),
+        checks=ROWS,
+    ),
     Scenario(name="joined", run=joined, prepare=business_tables, checks=(*ROWS, orders_follow_receipts)),
+    Scenario(
+        name="joined-statement",
+        run=partial(joined, made=stated_booking),
+        prepare=business_tables,
+        checks=(*ROWS, orders_follow_receipts),
+    ),
 )
 
 OPENING: tuple[Scenario, ...] = (*both("opened", open_only, aopen_only, fresh=True, operations=0, entries=2),)

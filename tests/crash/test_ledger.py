@@ -44,18 +44,15 @@ POINTS = {
     "judged-close": 26,
     "review-opened": 18,
     "transactional": 14,
+    "statement": 8,
     "joined": 12,
+    "joined-statement": 8,
     "opened": 54,
 }
 
 
 def base(scenario: Scenario) -> str:
     return scenario.name.partition("/")[0]
-
-
-def skip_where_it_cannot_live(scenario: Scenario, *, on_files: bool) -> None:
-    if scenario.name == "joined" and not on_files:
-        pytest.skip("cf.join takes sqlite3 connections so far")
 
 
 def least_points(scenario: Scenario, ground: Ground) -> int:
@@ -71,7 +68,6 @@ def is_soak(scenario: Scenario, store: str) -> bool:
 def test_a_crash_at_any_point_leaves_one_effect_and_one_receipt_or_an_honest_unknown(
     scenario: Scenario, ground: Ground
 ) -> None:
-    skip_where_it_cannot_live(scenario, on_files=ground is FILES)
     report = crash_on(ground, scenario)
     report.raise_if_violated()
     assert len(report.points) >= least_points(scenario, ground)
@@ -81,12 +77,12 @@ def test_a_crash_at_any_point_leaves_one_effect_and_one_receipt_or_an_honest_unk
 
 def test_every_scenario_states_its_points_and_comes_in_both_colours() -> None:
     assert {base(scenario) for scenario in ALL} == POINTS.keys()
-    blocking_only = {"joined", "taken-over-opaque"}  # a joined sqlite3 transaction is blocking
+    blocking_only = {"joined", "joined-statement", "taken-over-opaque"}  # the caller's own connection is blocking
     awaiting = {base(scenario) for scenario in ALL if scenario.name.endswith("/async")}
     assert POINTS.keys() - awaiting == blocking_only
 
 
-KILLED = ("opaque", "keyed/async", "queryable", "transactional/async", "late-keyed/async", "joined")
+KILLED = ("opaque", "keyed/async", "queryable", "transactional/async", "late-keyed/async", "statement", "joined")
 
 
 @pytest.mark.slow
@@ -102,7 +98,6 @@ def test_a_killed_process_leaves_the_same_everywhere(scenario: Scenario, server:
 
 
 def _kill(scenario: Scenario, server: str | None) -> None:
-    skip_where_it_cannot_live(scenario, on_files=server is None)
     report = kill_at_each_commit(scenario, url=server)
     report.raise_if_violated()
     assert len(report.points) >= 1

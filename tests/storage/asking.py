@@ -44,6 +44,7 @@ CHECKPOINTS = {"source": None, "step": None, "run_id": None, "checkpoint_id": No
 OTHERWISE: dict[str, dict[str, Any]] = {
     "insert_claimed_operation": NEW,
     "look_or_claim_operation": NEW,
+    "record_own_statement": {"operation_id": "o-new"},
     "insert_claimed_thread": {**NEW, "state": "running"},
     "open_case": {"state": "open"},
     "insert_evidence": {"kind": "late_reply"},

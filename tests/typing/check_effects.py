@@ -12,6 +12,7 @@ from counterfoil import (
     Found,
     Provider,
     Receipt,
+    Statement,
     Verification,
     effect,
 )
@@ -38,7 +39,13 @@ async def invite(_call: EffectCall, *, email: str) -> list[str]:
     return [email]
 
 
+@effect("typing.book", key="{request_id}/book", provider=Provider.one_statement())
+def book(_call: EffectCall, *, title: str) -> Statement[Ticket]:
+    return Statement("insert into ticket (title) values (:title) returning id, title", title=title)
+
+
 assert_type(create_ticket, Effect[Ticket])
+assert_type(book, Effect[Ticket])
 assert_type(invite, Effect[list[str]])
 
 
@@ -56,5 +63,6 @@ def blocking(cf: Counterfoil) -> None:
 async def awaiting(cf: AsyncCounterfoil) -> None:
     assert_type(await cf.perform(create_ticket, tenant="team-a", title="x"), Receipt[Ticket])
     assert_type(await cf.perform(invite, tenant="team-a", email="a@example.com"), Receipt[list[str]])
+    assert_type(await cf.join(object()).perform(book, tenant="team-a", title="x"), Receipt[Ticket])
     async with AsyncCounterfoil.open("sqlite:///:memory:") as same:
         assert_type(same, AsyncCounterfoil)

@@ -4,30 +4,29 @@ from __future__ import annotations
 
 import asyncio
 from contextvars import copy_context
-from typing import TYPE_CHECKING, Any, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Self, TypeVar, assert_never
 
-from counterfoil.active import inside, refuse_nested
+from counterfoil.active import refuse_nested
 from counterfoil.aio.operations import AsyncOperations
 from counterfoil.aio.reviews import AsyncReviews
+from counterfoil.aio.transacting import arun, awaiting_body
 from counterfoil.config import database_url
 from counterfoil.desk import Desk, check_effect, open_desk
-from counterfoil.errors import CommitUnknown
-from counterfoil.ledger import CLOSE_WAIT_S, DEFAULT_WAIT, NOWHERE, encoding, transactional_body, transactional_receipt
+from counterfoil.ledger import CLOSE_WAIT_S, DEFAULT_WAIT, NOWHERE
 from counterfoil.model import Origin, Receipt, Trusted
-from counterfoil.performing import Job, perform
+from counterfoil.performing import Job, Read, Write, perform
 from counterfoil.resources import Resources, close_all
 from counterfoil.runners import AsyncRunner
-from counterfoil.storage.scripts import claims, settling
-from counterfoil.storage.scripts.claims import NoRow, Seen
+from counterfoil.transacting import Body, Step, WriteAlone, blocking_body, transact
 from counterfoil.verifying import Verification, verify
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Mapping
+    from collections.abc import Mapping
 
+    from counterfoil.aio.joining import AsyncJoined
     from counterfoil.clock import Clock
     from counterfoil.drivers.probes import Probe
     from counterfoil.effects import Duration, Effect
-    from counterfoil.joining import Joined
     from counterfoil.langgraph.saver import CounterfoilSaver
     from counterfoil.langgraph.serving import Trust
     from counterfoil.model import Branch
@@ -145,9 +144,9 @@ class AsyncCounterfoil:
         protocol = verify(self.desk.job(effect, arguments, trusted, NOWHERE))
         return await self._runner.run(protocol, wait_ms=0)
 
-    def join(self, transaction: Any) -> Joined:
-        """Work inside a transaction that the caller has open; see `Counterfoil.join`."""
-        from counterfoil.joining import join  # noqa: PLC0415 - few callers join
+    def join(self, transaction: Any) -> AsyncJoined:
+        """Work inside a transaction that the caller has open; see `Counterfoil.join`. It must be an async one."""
+        from counterfoil.aio.joining import join  # noqa: PLC0415 - few callers join
 
         return join(self.desk, transaction)
 
@@ -243,34 +242,23 @@ class AsyncCounterfoil:
         return CounterfoilSaver(self.desk, tenant=tenant, trust=trust)
 
     async def _transactional(self, job: Job) -> Receipt[Any]:
-        seen = await self.store.read(lambda: claims.look(job.request))
-        if isinstance(seen, Seen):
-            return transactional_receipt(job, seen)
-        encode = encoding(job)
-        body = self.store.lend(_awaiting_body(job)) if job.effect.is_async else _blocking_body(job)
-        write = self.store.write_lent if job.effect.is_async else self.store.write_alone
-        try:
-            done = await write(lambda: settling.transactional(job.request, body, encode))
-        except CommitUnknown:
-            seen = await self.store.read(lambda: claims.look(job.request))
-            if isinstance(seen, NoRow):
-                raise
-            done = seen
-        return transactional_receipt(job, done)
+        async def do(step: Step) -> Any:
+            match step:
+                case Read(maker):
+                    return await self.store.read(maker)
+                case Write(maker):
+                    return await self.store.write(maker)
+                case WriteAlone(maker) if job.effect.is_async:
+                    return await self.store.write_lent(maker)
+                case WriteAlone(maker):
+                    return await self.store.write_alone(maker)
+                case _:
+                    assert_never(step)
 
+        return await arun(transact(job, self._body(job), at_once=self.store.claims_at_once), do)
 
-def _blocking_body(job: Job) -> Callable[[Any], Any]:
-    """Return a blocking transactional effect's function for another thread, in this one's context."""
-    context = copy_context()
-    return lambda transaction: context.run(transactional_body(job), transaction)
-
-
-def _awaiting_body(job: Job) -> Callable[[Any], Awaitable[Any]]:
-    """Return an async transactional effect's function, which stays on its loop and within its time limit."""
-
-    async def effect(transaction: Any) -> Any:
-        with inside(f"effect {job.effect.name}"):
-            async with asyncio.timeout(job.effect.facts.time_limit / 1000):  # it holds what others wait for
-                return await job.effect.function(transaction, **job.bound.arguments)
-
-    return effect
+    def _body(self, job: Job) -> Body | None:
+        if job.effect.is_async:
+            return self.store.lend(awaiting_body(job))
+        body, context = blocking_body(job), copy_context()  # for another thread, in this one's context
+        return None if body is None else lambda transaction: context.run(body, transaction)

@@ -17,7 +17,7 @@ from counterfoil.codec.digests import (
     unpack_fields,
 )
 from counterfoil.codec.ids import id_text
-from counterfoil.codec.storage import REDACTED, EncodedReceipt, Redacted, decode, encode, encode_receipt
+from counterfoil.codec.storage import REDACTED, EncodedReceipt, Redacted, decode, encode, encode_receipt, encode_row
 
 __all__ = [
     "MAX_DEPTH",
@@ -34,6 +34,7 @@ __all__ = [
     "digest_parts",
     "encode",
     "encode_receipt",
+    "encode_row",
     "fingerprint",
     "id_text",
     "pack_fields",

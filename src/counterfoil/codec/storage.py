@@ -10,6 +10,9 @@ so this must be exact. The rules:
 - Refused with the path: other types, more than `MAX_DEPTH` levels, set elements and keys that would not come back
   distinct and hashable (a frozen dataclass in a set).
 - Whatever `encode` takes keeps its canonical form, if it has one: `canonical(decode(encode(x))) == canonical(x)`.
+
+A row that the database itself put into a receipt has a version byte of its own and is plain JSON, as PostgreSQL's
+`row_to_json` writes it: whole numbers are int, others Decimal, and what JSON lacks (times, UUIDs, bytes) is text.
 """
 
 # Payloads are arbitrary until they are encoded, and the encoders are imported on first use:
@@ -17,6 +20,7 @@ so this must be exact. The rules:
 
 from __future__ import annotations
 
+import json
 import math
 from base64 import b64decode, b64encode
 from dataclasses import dataclass
@@ -36,6 +40,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping
 
 _V1 = b"\x01"
+_ROW = b"\x02"
 _INT64 = 2**63
 _MICROSECOND = timedelta(microseconds=1)
 
@@ -87,20 +92,43 @@ def encode_receipt(value: object, *, redact: Collection[str] = ()) -> EncodedRec
         return EncodedReceipt(body=encode(None), marker=marker)
 
 
+def encode_row(row: Mapping[str, Any]) -> bytes:
+    """Return the bytes to store for a row, as a database that writes JSON itself would write them."""
+    return _ROW + json.dumps({name: _as_json(value) for name, value in row.items()}, ensure_ascii=False).encode()
+
+
+def _as_json(value: object) -> object:
+    if isinstance(value, bytes):
+        return f"\\x{value.hex()}"
+    if isinstance(value, float) and not math.isfinite(value):
+        return {math.inf: "Infinity", -math.inf: "-Infinity"}.get(value, "NaN")
+    return value
+
+
 def decode(data: bytes) -> Any:
-    """Return the value that `encode` or `encode_receipt` stored.
+    """Return the value that `encode`, `encode_receipt` or a database stored.
 
     Raises:
         SchemaNewer: the bytes were written by a newer version.
         StoredValueDamaged: the bytes are damaged.
     """
-    if data[:1] != _V1:
-        raise SchemaNewer(f"a stored value has format {data[:1].hex() or 'none'}, this version reads 01; upgrade")
+    if data[:1] not in {_V1, _ROW}:
+        raise SchemaNewer(
+            f"a stored value has format {data[:1].hex() or 'none'}, this version reads 01 and 02; upgrade"
+        )
     try:
-        tree = _loads()(data[1:])
-        return _untag(tree) if b'"$' in data else tree
-    except (ValueError, TypeError, LookupError, AttributeError, ArithmeticError) as error:
+        return _read_row(data) if data[:1] == _ROW else _read(data)
+    except (ValueError, TypeError, LookupError, AttributeError, ArithmeticError, RecursionError) as error:
         raise StoredValueDamaged("a stored value is damaged and cannot be decoded; restore it from a backup") from error
+
+
+def _read(data: bytes) -> Any:
+    tree = _loads()(data[1:])
+    return _untag(tree) if b'"$' in data else tree
+
+
+def _read_row(data: bytes) -> Any:
+    return json.loads(data[1:], parse_float=Decimal)
 
 
 # --- writing ---------------------------------------------------------------------------------------------------------

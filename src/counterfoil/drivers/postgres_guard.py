@@ -50,7 +50,7 @@ class _Guard:
                 " with the receipt; leave commit and rollback to it."
             )
 
-    def _open(self, sql: Any) -> Any:
+    def opened(self, sql: Any) -> Any:
         """Return the connection while the loan lasts, for a statement that does not end it."""
         if self._lent is None:
             raise GuardedTransaction("A transactional effect used its transaction after it had returned.")
@@ -80,11 +80,11 @@ class GuardedPostgres(_Guard):
 
     def execute(self, sql: Any, parameters: Any = None, /) -> GuardedRows:
         """Execute one statement inside the transaction."""
-        return GuardedRows(self, self._open(sql).execute(sql, parameters, **_alone(sql, parameters)))
+        return GuardedRows(self, self.opened(sql).execute(sql, parameters, **_alone(sql, parameters)))
 
     def executemany(self, sql: Any, parameters: Iterable[Any], /) -> GuardedRows:
         """Execute one statement for each set of parameters inside the transaction."""
-        cursor = self._open(sql).cursor()
+        cursor = self.opened(sql).cursor()
         cursor.executemany(sql, parameters)
         return GuardedRows(self, cursor)
 
@@ -94,12 +94,12 @@ class GuardedAsyncPostgres(_Guard):
 
     async def execute(self, sql: Any, parameters: Any = None, /) -> list[Any]:
         """Execute one statement inside the transaction and return its rows."""
-        cursor = await self._open(sql).execute(sql, parameters, **_alone(sql, parameters))
+        cursor = await self.opened(sql).execute(sql, parameters, **_alone(sql, parameters))
         return await cursor.fetchall() if cursor.description else []
 
     async def executemany(self, sql: Any, parameters: Iterable[Any], /) -> int:
         """Execute one statement for each set of parameters and return the number of rows changed."""
-        cursor = self._open(sql).cursor()
+        cursor = self.opened(sql).cursor()
         await cursor.executemany(sql, parameters)
         return int(cursor.rowcount)
 

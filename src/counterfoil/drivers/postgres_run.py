@@ -15,8 +15,10 @@ import psycopg
 
 from counterfoil.drivers.pgstate import ServerSilent, from_psycopg, is_lost, leads_astray, may_run_again
 from counterfoil.drivers.postgres_open import for_one_transaction
+from counterfoil.drivers.postgres_own import own_error, together
 from counterfoil.drivers.probes import Point, Probe, no_probe
 from counterfoil.errors import CommitUnknown
+from counterfoil.model import Statement
 from counterfoil.storage import catalog
 from counterfoil.storage.script import Call, Ddl, Lone, Row, Script, Step, UserCode
 
@@ -35,12 +37,13 @@ BEGIN = "begin isolation level read committed"
 
 @dataclass(frozen=True, slots=True)
 class Execute:
-    """Run one statement and return its rows."""
+    """Run one statement and return its rows; one that `ends` is the last, if it returns any."""
 
     sql: str
     params: Mapping[str, Any]
     prepare: bool | None = None
     """False where the server must plan it anew each time; otherwise psycopg prepares what is run often."""
+    ends: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +108,7 @@ class Protocol:
         try:
             step = next(script)
             if isinstance(step, Lone) and step.name in self.statements and not self.pooled:
-                rows = yield from self._lone(step, script)
+                rows = yield from self._lone(step, script, progress)
                 if rows:
                     return _end(script, rows)
                 return (yield from self._transaction(self._go_on(script, rows, progress), progress))
@@ -115,6 +118,10 @@ class Protocol:
             return result
         finally:
             script.close()
+
+    def inside(self, maker: Maker[T], progress: Progress) -> Actions[T]:
+        """Run a script in a transaction that somebody else begins and ends."""
+        return self._run(maker(), progress)
 
     def joining(self, maker: Maker[T]) -> Actions[T]:
         """Run a script in a transaction that somebody else began, ends, and would lose to an error of ours."""
@@ -129,15 +136,15 @@ class Protocol:
 
     # --- inside ------------------------------------------------------------------------------------------------------
 
-    def _lone(self, step: Lone, script: Script[Any]) -> Actions[Sequence[Row]]:
+    def _lone(self, step: Lone, script: Script[Any], progress: Progress) -> Actions[Sequence[Row]]:
         """Run a statement that is a transaction by itself; if it breaks, whether it took effect must be looked up."""
         self.probe(Point.BEFORE_STATEMENT, step.name)
         self.probe(Point.BEFORE_COMMIT, "")
         try:
-            rows: Sequence[Row] = yield Execute(self.statements[step.name], self._bound(step.params))
+            rows: Sequence[Row] = yield Execute(*self._texts(step))
         except psycopg.Error as error:
             script.close()
-            raise (self._commit_unknown(error) if is_lost(error) else error) from error
+            raise (self._commit_unknown(error) if is_lost(error) else _meaning(error, step, progress)) from error
         self.probe(Point.AFTER_STATEMENT, step.name)
         if rows:
             self.probe(Point.AFTER_COMMIT, "")
@@ -191,20 +198,34 @@ class Protocol:
         match step:
             case Lone(name, _) if name not in self.statements:
                 return None
-            case Call(name, params) | Lone(name, params):
+            case Call(name, params):
                 return (yield from self._execute(name, self.statements[name], self._bound(params)))
+            case Lone():
+                return (yield from self._execute_lone(step, progress))
             case Ddl(sql):
                 return (yield from self._execute("ddl", sql.replace("%", "%%"), {}))
             case UserCode(function):
                 return (yield from _lend(function, progress))
+            case Statement():
+                raise AssertionError("an effect's own statement runs together with the one that records it")
             case _:
                 assert_never(step)
 
-    def _execute(self, name: str, sql: str, params: Mapping[str, Any]) -> Actions[Sequence[Row]]:
+    def _execute_lone(self, step: Lone, progress: Progress) -> Actions[Sequence[Row]]:
+        try:
+            return (yield from self._execute(step.name, *self._texts(step), ends=True))
+        except psycopg.Error as error:
+            raise _meaning(error, step, progress) from error
+
+    def _execute(self, name: str, sql: str, params: Mapping[str, Any], *, ends: bool = False) -> Actions[Sequence[Row]]:
         self.probe(Point.BEFORE_STATEMENT, name)
-        rows: Sequence[Row] = yield Execute(sql, params, False if name in _varying() else None)
+        rows: Sequence[Row] = yield Execute(sql, params, False if name in _varying() else None, ends)
         self.probe(Point.AFTER_STATEMENT, name)
         return rows
+
+    def _texts(self, step: Lone) -> tuple[str, Mapping[str, Any]]:
+        sql, params = self.statements[step.name], self._bound(step.params)
+        return (sql, params) if step.own is None else together(sql, step.own, params)
 
     def _bound(self, params: Mapping[str, Any]) -> Mapping[str, Any]:
         return params if self.clock is None else {**params, "now": self.clock.now_ms()}
@@ -230,6 +251,16 @@ class Protocol:
         if again and not progress.user_code and runs < (SILENCES if isinstance(error, ServerSilent) else RUNS):
             return
         raise from_psycopg(error, self.path) from error
+
+
+def _meaning(error: psycopg.Error, step: Lone, progress: Progress) -> Exception:
+    """Return what is raised of a lone statement that broke; an effect's own error is its caller's business."""
+    if step.own is None or is_lost(error) or may_run_again(error) or leads_astray(error):
+        return error
+    meaning = own_error(error, step)
+    if meaning is error:
+        progress.user_error = error
+    return meaning
 
 
 def _lend(function: Any, progress: Progress) -> Actions[Any]:

@@ -10,11 +10,12 @@ from counterfoil.clock import Clock, SystemClock
 from counterfoil.drivers.probes import Point, Probe, no_probe
 from counterfoil.drivers.sqlstate import from_sqlite
 from counterfoil.errors import CommitUnknown, GuardedTransaction, StoreUnavailable
+from counterfoil.model import Statement
 from counterfoil.storage import catalog
 from counterfoil.storage.script import Call, Ddl, Lone, Row, Script, Step, UserCode
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
 T = TypeVar("T")
 
@@ -41,7 +42,7 @@ class Numbered:
         """Return what is bound; a place that the statement does not use is bound all the same."""
         return (now, *map(params.__getitem__, self._names)) if self._binds else ()
 
-    def rows(self, cursor: sqlite3.Cursor, found: list[Any], now: int) -> list[Row]:
+    def rows(self, cursor: Any, found: list[Any], now: int) -> list[Row]:
         """Return what it answers: its rows, or the time for each row that it wrote."""
         return [{"now": now}] * cursor.rowcount if self.tells else dictionaries(cursor, found)
 
@@ -128,8 +129,15 @@ class Runner:
                 return dictionaries(*self._execute(connection, "ddl", sql))
             case UserCode(function):
                 return _run_user_code(connection, function)
+            case Statement():
+                return _run_user_code(connection, lambda guarded: _own_rows(guarded, step))
             case _:
                 assert_never(step)
+
+    def bound(self, name: str, params: Mapping[str, Any]) -> tuple[str, tuple[Any, ...], Callable[..., list[Row]]]:
+        """Return a statement, what is bound in it, and what makes of its cursor and what that found what it answers."""
+        known, now = self._known(name), self._now_ms()
+        return known.sql, known.values(now, params), lambda cursor, found: known.rows(cursor, found, now)
 
     def _call(self, connection: sqlite3.Connection, name: str, params: Mapping[str, Any]) -> list[Row]:
         known, now = self._known(name), self._now_ms()
@@ -159,7 +167,7 @@ def execute(connection: sqlite3.Connection, sql: str, values: Sequence[Any]) -> 
     return cursor.execute(sql, values)
 
 
-def dictionaries(cursor: sqlite3.Cursor, found: list[Any]) -> list[Row]:
+def dictionaries(cursor: Any, found: list[Any]) -> list[Row]:
     """Return the rows that a statement returned, each by the names of its columns."""
     if not found:
         return []
@@ -181,19 +189,34 @@ def _run_user_code(connection: sqlite3.Connection, function: Any) -> Any:
         result = function(guarded)
     finally:
         guarded.close_guard()
+    check_ended_well(connection)
+    return result
+
+
+def check_ended_well(connection: Any) -> None:
+    """Refuse to record an effect whose transaction is over.
+
+    Raises:
+        GuardedTransaction: it is.
+    """
     if not connection.in_transaction:
         raise GuardedTransaction(
             "A transactional effect ended the transaction that it was given. Counterfoil commits its rows together"
             " with the receipt; leave commit and rollback to it."
         )
-    return result
+
+
+def _own_rows(guarded: GuardedConnection, own: Statement[Any]) -> list[Row]:
+    """Run the statement that an effect is and return its rows, no more than two."""
+    cursor = guarded.execute(own.sql, own.params)
+    return dictionaries(cursor, cursor.fetchmany(2))
 
 
 class GuardedConnection:
     """The open transaction as a transactional effect sees it: statements yes, commit, rollback and scripts no."""
 
-    def __init__(self, connection: sqlite3.Connection) -> None:
-        self._connection: sqlite3.Connection | None = connection
+    def __init__(self, connection: Any) -> None:
+        self._connection: Any = connection
 
     def close_guard(self) -> None:
         """End the loan: the effect's transaction is over."""
@@ -201,13 +224,13 @@ class GuardedConnection:
 
     def execute(self, sql: str, parameters: Any = (), /) -> GuardedCursor:
         """Execute one statement inside the transaction."""
-        return GuardedCursor(self, self._open(sql).execute(sql, parameters))
+        return GuardedCursor(self, self.opened(sql).execute(sql, parameters))
 
     def executemany(self, sql: str, parameters: Iterable[Any], /) -> GuardedCursor:
         """Execute one statement for each set of parameters inside the transaction."""
-        return GuardedCursor(self, self._open(sql).executemany(sql, parameters))
+        return GuardedCursor(self, self.opened(sql).executemany(sql, parameters))
 
-    def lent(self) -> sqlite3.Connection:
+    def lent(self) -> Any:
         """Return the connection while the loan lasts.
 
         Raises:
@@ -217,7 +240,12 @@ class GuardedConnection:
             raise GuardedTransaction("A transactional effect used its transaction after it had returned.")
         return self._connection
 
-    def _open(self, sql: str) -> sqlite3.Connection:
+    def opened(self, sql: str) -> Any:
+        """Return the connection while the loan lasts, for a statement that does not end the transaction.
+
+        Raises:
+            GuardedTransaction: it does, or the transaction is over.
+        """
         connection = self.lent()
         if _FORBIDDEN.match(sql):
             raise GuardedTransaction(

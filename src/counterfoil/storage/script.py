@@ -6,6 +6,8 @@ from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, TypeAlias, TypeVar
 
+from counterfoil.model import Statement
+
 Row: TypeAlias = Mapping[str, Any]
 T = TypeVar("T")
 
@@ -22,10 +24,13 @@ class Lone(NamedTuple):
 
     A driver may therefore run it without a transaction around it, if it is a script's first step. One that only some
     dialects have is answered with None by the others, and the script does the same in several statements.
+
+    `own` is the statement that an effect is, to be run in the middle of this one.
     """
 
     name: str
     params: Mapping[str, Any]
+    own: Statement[Any] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +47,7 @@ class Ddl:
     sql: str
 
 
-Step: TypeAlias = Call | Lone | UserCode | Ddl
+Step: TypeAlias = Call | Lone | UserCode | Ddl | Statement[Any]
 Script: TypeAlias = Generator[Step, Any, T]
 Maker: TypeAlias = Callable[[], Script[T]]
 """Makes a script anew, so that a driver may run it again after a serialization failure."""
@@ -64,6 +69,18 @@ def lone_row(name: str, /, **params: Any) -> Script[Row | None]:
     """Run a statement whose row ends the script, and return that; None says that it wrote nothing."""
     rows: Sequence[Row] | None = yield Lone(name, params)
     return rows[0] if rows else None
+
+
+def recorded_row(name: str, own: Statement[Any], /, **params: Any) -> Script[Row | None]:
+    """Run an effect's own statement together with one of ours, which ends the script; None where that takes two."""
+    rows: Sequence[Row] | None = yield Lone(name, params, own)
+    return rows[0] if rows else None
+
+
+def own_rows(own: Statement[Any]) -> Script[Sequence[Row]]:
+    """Run an effect's own statement and return its rows, no more than two."""
+    rows: Sequence[Row] = yield own
+    return rows
 
 
 def ddl(sql: str) -> Script[None]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from counterfoil import codec
 from counterfoil.core.effects import (
     NothingToAdd,
     SameEffect,
@@ -22,8 +23,9 @@ from counterfoil.core.states import (
     OperationEvent,
     OperationState,
 )
+from counterfoil.errors import NotOneRow
 from counterfoil.storage import rows
-from counterfoil.storage.script import Row, Script, lone_row, one_row, user_code
+from counterfoil.storage.script import Row, Script, lone_row, one_row, own_rows, recorded_row, user_code
 from counterfoil.storage.scripts.claims import CLAIMED, Granted, Request, Seen, begun, judge, unknown_case
 from counterfoil.storage.scripts.moves import (
     Outcome,
@@ -41,7 +43,7 @@ from counterfoil.storage.scripts.moves import (
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from counterfoil.model import OperationKey
+    from counterfoil.model import OperationKey, Statement
 
 
 _EVENT = {
@@ -192,12 +194,10 @@ def _late_proof(key: OperationKey, row: Row, outcome: Outcome, kind: CaseKind | 
     return Settled(moved)
 
 
-def transactional(
-    request: Request, body: Callable[[Any], Any], encode: Callable[[Any], Outcome]
-) -> Script[Settled | Seen]:
-    """Run a transactional effect's body and record it, in the one transaction that holds its business rows.
+def transactional(request: Request, work: Callable[[], Script[Outcome]]) -> Script[Settled | Seen]:
+    """Do a transactional effect's work and record it, in the one transaction that holds its business rows.
 
-    The operation's row comes first: whoever wants the same operation waits there, before its body has done anything.
+    The operation's row comes first: whoever wants the same operation waits there, before its work has done anything.
     """
     new = yield from one_row(
         "insert_claimed_operation",
@@ -210,13 +210,58 @@ def transactional(
     )
     if new is None:
         return (yield from judge(request, (yield from existing(request.key))))
-    outcome = encode((yield from user_code(body)))
+    outcome = yield from work()
     granted = begun(request, new["now"])
     stored = columns(_RETURNED, outcome, EvidenceKind.REPLY)
-    told = yield from one_row("settle_if_fenced", **_fenced(request.key, granted), **stored)
+    told = yield from lone_row("settle_if_fenced", **_fenced(request.key, granted), **stored)
     if told is None:
         raise LookupError(f"operation {request.key} moved inside one transaction")
     return Settled(_row(request, granted.attempt, _RETURNED, outcome, told["now"]))
+
+
+def by_body(body: Callable[[Any], Any], encode: Callable[[Any], Outcome]) -> Callable[[], Script[Outcome]]:
+    """Return the work of an effect that is a function of the open transaction."""
+
+    def work() -> Script[Outcome]:
+        return encode((yield from user_code(body)))
+
+    return work
+
+
+def by_statement(request: Request, own: Statement[Any]) -> Script[Settled | Seen]:
+    """Run the statement that an effect is and record its row: in one statement where the database has such.
+
+    There, an operation that exists breaks the whole, with nothing kept of it: it must be looked at then.
+    """
+    row = yield from recorded_row(
+        "record_own_statement",
+        own,
+        **request.columns(),
+        state=_RETURNED.value,
+        settled_by=EvidenceKind.REPLY.value,
+    )
+    if row is not None:
+        return Settled(row)
+    return (yield from transactional(request, lambda: _own_row(request.key, own)))
+
+
+def _own_row(key: OperationKey, own: Statement[Any]) -> Script[Outcome]:
+    found = yield from own_rows(own)
+    if len(found) != 1:
+        raise not_one_row(key, several=bool(found))
+    return Outcome(outcome=AttemptOutcome.SUCCEEDED, receipt=codec.encode_row(found[0]))
+
+
+def not_one_row(key: OperationKey, *, several: bool) -> NotOneRow:
+    """Say that a statement returned no row, or several, and what that means."""
+    how = "several rows" if several else "no row"
+    return NotOneRow(
+        f"The statement of operation {key} returned {how}; the one row that it returns is its receipt, so nothing was"
+        " written and the operation was not begun. Let the statement meet exactly one row, or declare the effect with"
+        " Provider.transactional() and look at the rows in its body.",
+        tenant=key.tenant,
+        operation_id=key.operation_id,
+    )
 
 
 def _lost_reason(outcome: Outcome) -> str:

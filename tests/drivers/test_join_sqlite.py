@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from counterfoil.drivers.join import check_joinable, run_joined
+from counterfoil.drivers.join_sqlite import JoinedSqlite
 from counterfoil.drivers.probes import Point
 from counterfoil.drivers.sqlite import SqliteStore
 from counterfoil.errors import ConstraintViolated, ForeignTransaction
@@ -31,7 +31,7 @@ def caller(store: SqliteStore) -> Iterator[sqlite3.Connection]:
 
 def test_it_commits_with_the_caller(store: SqliteStore, caller: sqlite3.Connection) -> None:
     caller.execute("insert into t values (1)")
-    assert run_joined(store, check_joinable(store, caller), add(2)) == []
+    assert JoinedSqlite(store, caller).run(add(2)) == []
     assert numbers(store) == []
     caller.commit()
     assert numbers(store) == [1, 2]
@@ -39,7 +39,7 @@ def test_it_commits_with_the_caller(store: SqliteStore, caller: sqlite3.Connecti
 
 def test_it_rolls_back_with_the_caller(store: SqliteStore, caller: sqlite3.Connection) -> None:
     caller.execute("insert into t values (1)")
-    run_joined(store, caller, add(2))
+    JoinedSqlite(store, caller).run(add(2))
     caller.rollback()
     assert numbers(store) == []
 
@@ -53,7 +53,7 @@ def test_a_failure_undoes_its_own_part_only_and_leaves_the_transaction_open(
 
     caller.execute("insert into t values (1)")
     with pytest.raises(ConstraintViolated):
-        run_joined(store, caller, script)
+        JoinedSqlite(store, caller).run(script)
     assert caller.in_transaction
     caller.commit()
     assert numbers(store) == [1]
@@ -66,7 +66,7 @@ def test_a_failing_body_undoes_its_own_part_only(store: SqliteStore, caller: sql
 
     caller.execute("insert into t values (1)")
     with pytest.raises(ZeroDivisionError):
-        run_joined(store, caller, lambda: user_code(body))
+        JoinedSqlite(store, caller).run(lambda: user_code(body))
     caller.commit()
     assert numbers(store) == [1]
 
@@ -79,7 +79,7 @@ def test_an_error_that_undid_the_whole_transaction_reaches_the_caller_as_it_is(
 
     caller.execute("insert into t values (1)")
     with pytest.raises(sqlite3.IntegrityError):
-        run_joined(store, caller, lambda: user_code(body))
+        JoinedSqlite(store, caller).run(lambda: user_code(body))
     assert not caller.in_transaction
     assert numbers(store) == []
 
@@ -100,9 +100,9 @@ def test_the_callers_settings_and_savepoints_stay(
     caller.execute("insert into t values (2)")
     if fails:
         with pytest.raises(ConstraintViolated):
-            run_joined(store, caller, add(2))
+            JoinedSqlite(store, caller).run(add(2))
     else:
-        run_joined(store, caller, add(3))
+        JoinedSqlite(store, caller).run(add(3))
     assert caller.isolation_level == "IMMEDIATE"
     assert caller.row_factory is _upper
     assert caller.text_factory is bytes
@@ -116,14 +116,14 @@ def test_the_callers_settings_and_savepoints_stay(
 def test_the_body_sees_the_callers_own_text_factory(store: SqliteStore, caller: sqlite3.Connection) -> None:
     caller.text_factory = bytes
     caller.execute("begin")
-    seen = run_joined(store, caller, lambda: user_code(lambda tx: tx.execute("select 'x'").fetchone()))
+    seen = JoinedSqlite(store, caller).run(lambda: user_code(lambda tx: tx.execute("select 'x'").fetchone()))
     assert seen == (b"x",)
 
 
 def test_a_transaction_that_was_begun_deferred_may_be_joined(store: SqliteStore, caller: sqlite3.Connection) -> None:
     caller.isolation_level = None
     caller.execute("begin")
-    run_joined(store, check_joinable(store, caller), add(1))
+    JoinedSqlite(store, caller).run(add(1))
     caller.execute("commit")
     assert numbers(store) == [1]
 
@@ -134,7 +134,7 @@ def test_it_has_statement_points_but_no_commit(tmp_path: Path) -> None:
     points.clear()
     with closing(sqlite3.connect(store.path)) as caller:
         caller.execute("begin")
-        run_joined(store, caller, add(1))
+        JoinedSqlite(store, caller).run(add(1))
         caller.commit()
     assert points == [Point.BEFORE_STATEMENT, Point.AFTER_STATEMENT]
     store.close()
@@ -144,20 +144,20 @@ def test_it_has_statement_points_but_no_commit(tmp_path: Path) -> None:
 
 
 def test_something_else_than_a_connection(store: SqliteStore) -> None:
-    with pytest.raises(ForeignTransaction, match="not object"):
-        check_joinable(store, object())
+    with pytest.raises(ForeignTransaction, match=r"object holds no transaction of .*t\.db"):
+        JoinedSqlite(store, object())
 
 
 def test_no_open_transaction(store: SqliteStore, caller: sqlite3.Connection) -> None:
     with pytest.raises(ForeignTransaction, match="Begin one first"):
-        check_joinable(store, caller)
+        JoinedSqlite(store, caller)
 
 
 def test_another_file(store: SqliteStore, tmp_path: Path) -> None:
     with closing(sqlite3.connect(tmp_path / "other.db")) as other:
         other.execute("begin")
         with pytest.raises(ForeignTransaction, match="another database"):
-            check_joinable(store, other)
+            JoinedSqlite(store, other)
 
 
 def test_our_file_attached_to_another(store: SqliteStore, tmp_path: Path) -> None:
@@ -165,7 +165,7 @@ def test_our_file_attached_to_another(store: SqliteStore, tmp_path: Path) -> Non
         other.execute("attach ? as ours", (store.path,))
         other.execute("begin")
         with pytest.raises(ForeignTransaction):
-            check_joinable(store, other)
+            JoinedSqlite(store, other)
 
 
 def test_memory_on_either_side(store: SqliteStore) -> None:
@@ -174,7 +174,7 @@ def test_memory_on_either_side(store: SqliteStore) -> None:
         other.execute("begin")
         for ours in (store, memory):
             with pytest.raises(ForeignTransaction):
-                check_joinable(ours, other)
+                JoinedSqlite(ours, other)
     memory.close()
 
 
@@ -182,16 +182,16 @@ def test_the_same_file_by_another_path(store: SqliteStore, tmp_path: Path) -> No
     (tmp_path / "link.db").symlink_to(store.path)
     with closing(sqlite3.connect(tmp_path / "link.db")) as caller:
         caller.execute("begin")
-        assert check_joinable(store, caller) is caller
+        assert JoinedSqlite(store, caller).leads_here()
 
 
 def test_a_connection_that_is_closed(store: SqliteStore, caller: sqlite3.Connection) -> None:
     caller.close()
     with pytest.raises(ForeignTransaction):
-        check_joinable(store, caller)
+        JoinedSqlite(store, caller)
 
 
 def test_a_connection_with_another_text_factory_is_recognised(store: SqliteStore, caller: sqlite3.Connection) -> None:
     caller.text_factory = bytes
     caller.execute("begin")
-    assert check_joinable(store, caller) is caller
+    assert JoinedSqlite(store, caller).leads_here()
