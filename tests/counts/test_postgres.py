@@ -94,11 +94,10 @@ def bench() -> Iterator[Bench]:
             server.execute(f"alter system set {setting}")
         server.restart()
         url = server.create_database("counts")
-        with Wire(server.host, server.port) as wire:
-            with Counterfoil.open(wire.through(url), connections=1) as cf:
-                made = Bench(server, wire, cf, count())
-                made.run("create table business (title text)")
-                yield made
+        with Wire(server.host, server.port) as wire, Counterfoil.open(wire.through(url), connections=1) as cf:
+            made = Bench(server, wire, cf, count())
+            made.run("create table business (title text)")
+            yield made
     finally:
         server.close()
 
