@@ -6,7 +6,7 @@ import itertools
 from pathlib import Path
 from typing import Any
 
-from benchmarks.floor import Floor
+from benchmarks.floor import Floor, connect
 from benchmarks.kit import Comparison, Work, compare, cpu, wall
 from counterfoil import Counterfoil, Provider, effect
 
@@ -29,18 +29,32 @@ def run(disk: Path, memory: Path) -> list[Comparison]:
     for where, folder, clock, calls in (("on disk", disk, wall, 25), ("in memory, CPU alone", memory, cpu, 50)):
         with Counterfoil.open(f"sqlite:///{folder}/effects.db") as cf:
             answers.append(compare(f"A remote effect, {where}", remote(cf, folder), clock=clock, calls=calls))
+            answers.append(compare(f"Beside a bare commit, {where}", bare(cf, folder), clock=clock, calls=calls))
             answers.append(compare(f"A local effect, {where}", local(cf, folder), clock=clock, calls=calls))
             if clock is cpu:
                 answers.append(compare("An answer from a receipt", receipts(cf, folder), calls=200))
     return answers
 
 
-def remote(cf: Counterfoil, folder: Path) -> dict[str, Work]:
+def remote(cf: Counterfoil, folder: Path, prefix: str = "r") -> dict[str, Work]:
     floor, ids = Floor(folder / "floor.db"), itertools.count()
     return {
-        "two commits by hand": lambda: floor.perform(f"r-{next(ids)}"),
-        "perform": lambda: cf.perform(create_ticket, request_id=f"r-{next(ids)}", **GIVEN),
+        "two commits by hand": lambda: floor.perform(f"{prefix}-{next(ids)}"),
+        "perform": lambda: cf.perform(create_ticket, request_id=f"{prefix}-{next(ids)}", **GIVEN),
     }
+
+
+def bare(cf: Counterfoil, folder: Path) -> dict[str, Work]:
+    """One row in a transaction of its own on a connection that stays open: the least that reaches the disk at all."""
+    own = connect(folder / "bare.db")
+    own.execute("create table business (title text)")
+
+    def commit() -> None:
+        own.execute("begin immediate")
+        own.execute("insert into business (title) values ('Printer on fire')")
+        own.execute("commit")
+
+    return {"one row, one commit": commit, **remote(cf, folder, "b")}
 
 
 def receipts(cf: Counterfoil, folder: Path) -> dict[str, Work]:
