@@ -44,7 +44,7 @@ crash: $(VENV)/.dev postgresql ## run the full crash matrices
 	$(BIN)/python -m pytest -n $(WORKERS) -m '' tests/crash $(PYTEST_ARGS)
 
 soak: $(VENV)/.dev postgresql ## run the long tests
-	$(BIN)/python -m pytest -n $(WORKERS) -m soak $(PYTEST_ARGS)
+	$(BIN)/python -m pytest -n $(WORKERS) -m soak -o faulthandler_timeout=0 $(PYTEST_ARGS)
 
 bench: $(VENV)/.dev ## run the benchmarks
 	$(BIN)/python -m benchmarks

@@ -5,6 +5,7 @@ import re
 import socket
 import struct
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Final, Literal, TypeAlias, cast
 
@@ -141,7 +142,8 @@ class End(asyncio.Protocol):
     def write_eof(self) -> None:
         """Say that nothing more will be sent."""
         if self.transport is not None and self.is_open:
-            self.transport.write_eof()
+            with suppress(OSError):  # it has broken off, which is not noted yet
+                self.transport.write_eof()
 
     def close(self) -> None:
         """Close after what is written has left."""
