@@ -8,6 +8,7 @@ import sqlite3
 import subprocess
 import sys
 import threading
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +28,8 @@ def act(call, *, n):
     return n
 
 with Counterfoil.open(sys.argv[2]) as cf:
+    print("ready", flush=True)
+    sys.stdin.readline()
     for n in range(int(sys.argv[3])):
         assert cf.perform(act, tenant=sys.argv[4], n=n).value == n
 """
@@ -47,13 +50,21 @@ def test_two_processes_of_two_hundred_steps_each(tmp_path: Path, journal: str) -
             connection.execute("create table business (id integer)")
         connection.close()
     arguments = (str(ROOT / "src"), f"sqlite:///{file}", str(STEPS))
+    piped: dict[str, Any] = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE)
     writers = [
-        subprocess.Popen([sys.executable, "-c", WRITER, *arguments, tenant], stderr=subprocess.PIPE, text=True)
+        subprocess.Popen([sys.executable, "-c", WRITER, *arguments, tenant], text=True, **piped)
         for tenant in ("one", "two")
     ]
+    assert [writer.stdout.readline() for writer in writers if writer.stdout] == ["ready\n"] * 2
+    for writer in writers:
+        assert writer.stdin is not None
+        writer.stdin.write("\n")
+        writer.stdin.flush()
     told = [writer.communicate(timeout=120)[1] for writer in writers]
     assert told == ["", ""]
     with sqlite3.connect(file) as connection:
+        order = [tenant for (tenant,) in connection.execute("select tenant from counterfoil_operation order by seq")]
+        assert sum(one != other for one, other in pairwise(order)) >= STEPS / 10, "they hardly met"
         assert connection.execute("select count(*) from counterfoil_operation").fetchone() == (2 * STEPS,)
         assert connection.execute("pragma journal_mode").fetchone() == ("wal",)
     connection.close()
