@@ -9,8 +9,14 @@ import click
 from counterfoil.cli.session import Session, verb
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from counterfoil.drivers.sqlite_look import SqliteLook
     from counterfoil.storage.store import Store
+
+
+NOTABLE_MS = 1_000
+"""Clocks that differ by less say nothing: the answer was on its way as long."""
 
 
 @click.group()
@@ -29,7 +35,7 @@ def status(session: Session) -> None:
     if session.as_json:
         show_json(found)
     else:
-        fields([(name, _cell(value)) for name, value in found.items()])
+        fields([(name, _LINES.get(name, _cell)(value)) for name, value in found.items()])
         if not found["ours"]:
             say("It holds no tables of Counterfoil: check --url, or put them into it with counterfoil db upgrade.")
     if not found["current"]:
@@ -37,10 +43,14 @@ def status(session: Session) -> None:
 
 
 def _status(store: SqliteLook | Store, tenant: str | None) -> dict[str, Any]:
+    from dataclasses import asdict
+
+    from counterfoil.clock import SystemClock
+    from counterfoil.drivers.sqlite_look import SqliteLook
     from counterfoil.storage import rights
     from counterfoil.storage.migrator import Migrator, migrations
     from counterfoil.storage.script import all_rows
-    from counterfoil.storage.scripts import reads
+    from counterfoil.storage.scripts import inspection, reads
 
     seen = store.read(Migrator(store.dialect, store.path).status)
     newest = migrations(store.dialect)[-1].number
@@ -59,7 +69,25 @@ def _status(store: SqliteLook | Store, tenant: str | None) -> dict[str, Any]:
         found["rights"] = rights.summary(store.dialect, store.read(lambda: all_rows("list_rights")))
     if found["current"]:
         found["operations"] = store.read(lambda: reads.count_operations(tenant))
+        found["clock"] = asdict(store.read(lambda: inspection.clocks(SystemClock().now_ms())))
+    if isinstance(store, SqliteLook):
+        found["file"] = store.condition()
     return found
+
+
+def _file(file: dict[str, Any]) -> str:
+    log = f"write-ahead log of {file['log_bytes']} bytes" if file["write_ahead_log"] else "rollback journal"
+    where = file["file_system"] or "a file system that the system does not name"
+    return f"{file['bytes']} bytes, {file['free_pages']} of {file['pages']} pages free, {log}, on {where}"
+
+
+def _clock(clock: dict[str, Any]) -> str:
+    told = []
+    if abs(clock["host_ahead_ms"]) >= NOTABLE_MS:
+        told.append(f"this host's differs from the database's by {clock['host_ahead_ms']} ms")
+    if clock["rows_ahead_ms"]:
+        told.append(f"the newest row is {clock['rows_ahead_ms']} ms in the future: a clock was set back, or differs")
+    return "; ".join(told) or "agrees"
 
 
 def _cell(value: object) -> object:
@@ -72,6 +100,9 @@ def _cell(value: object) -> object:
             return ", ".join(f"{n} {name}" for name, n in value.items() if n) or "none yet"
         case _:
             return value
+
+
+_LINES: dict[str, Callable[[Any], object]] = {"file": _file, "clock": _clock}
 
 
 @command.command()

@@ -5,23 +5,23 @@ from __future__ import annotations
 import os
 import sqlite3
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from counterfoil.clock import Clock, SystemClock
 from counterfoil.drivers.filesystems import refuse_network
+from counterfoil.drivers.sqlite_condition import condition, has_log
 from counterfoil.drivers.sqlite_open import BUSY_TIMEOUT_MS
 from counterfoil.drivers.sqlite_run import Runner
 from counterfoil.drivers.sqlstate import from_sqlite
 from counterfoil.errors import StoreError, StoreUnavailable
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from counterfoil.drivers.urls import SqliteUrl
     from counterfoil.storage.script import Maker
 
 T = TypeVar("T")
-
-_MODE = slice(18, 20)  # sqlite.org/fileformat.html: write and read version, 2 for a write-ahead log
-_WAL = b"\x02\x02"
 
 
 class SqliteLook:
@@ -51,10 +51,21 @@ class SqliteLook:
                 if not self._rests() or self._state() == state:
                     return result
 
+    def condition(self) -> dict[str, Any]:
+        """Return the file's mode, place and size, as `sqlite_condition` tells them.
+
+        Raises:
+            StoreUnavailable: it cannot be read.
+        """
+        return self._with_connection(lambda connection: condition(connection, self.path), rests=self._rests())
+
     def close(self) -> None:
         """Do nothing: each read closes what it opened."""
 
     def _read(self, maker: Maker[T], *, rests: bool) -> T:
+        return self._with_connection(lambda connection: self._runner.run(connection, maker()), rests=rests)
+
+    def _with_connection(self, work: Callable[[sqlite3.Connection], T], *, rests: bool) -> T:
         # Even a read-only connection makes two files beside a database with a write-ahead log, and leaves them there.
         # One that nobody has open needs none: all of it is in its file, which may then be called immutable.
         uri = f"{Path(self.path).absolute().as_uri()}?mode=ro{'&immutable=1' if rests else ''}"
@@ -63,21 +74,20 @@ class SqliteLook:
         except sqlite3.Error as error:
             raise from_sqlite(error, self.path) from error
         try:
-            return self._runner.run(connection, maker())
+            return work(connection)
         finally:
             connection.close()
 
     def _rests(self) -> bool:
         """Say whether it has a write-ahead log when it is open, and has none now: then nobody has it open."""
         try:
-            with Path(self.path).open("rb") as file:
-                header = file.read(_MODE.stop)
+            logs = has_log(self.path)
         except OSError as error:
             raise StoreUnavailable(f"The database {self.path} cannot be read: {error.strerror}.") from error
         if self._beside("-wal").exists():
             self._refuse_unreadable_log()
             return False
-        return header[_MODE] == _WAL
+        return logs
 
     def _refuse_unreadable_log(self) -> None:
         folder = Path(self.path).absolute().parent

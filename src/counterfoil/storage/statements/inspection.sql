@@ -26,3 +26,17 @@ order by seq;
 select *
 from counterfoil_evidence
 order by seq;
+
+-- name: compare_clocks
+-- Read the database's time, and the newest one in its latest rows: one that lies ahead was written by another clock.
+select {now} as now, max(at) as newest
+from (
+  select max(updated_at) as at from counterfoil_operation
+  where seq > (select max(seq) from counterfoil_operation) - 1000
+  union all
+  select max(created_at) from counterfoil_checkpoint
+  where seq > (select max(seq) from counterfoil_checkpoint) - 1000
+  union all
+  select max(at) from counterfoil_evidence
+  where seq > (select max(seq) from counterfoil_evidence) - 1000
+) latest;
