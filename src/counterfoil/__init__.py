@@ -12,7 +12,8 @@ if TYPE_CHECKING:
     from counterfoil.aio.ledger import AsyncCounterfoil
     from counterfoil.core.explain import Explanation
     from counterfoil.core.states import AttemptOutcome, Verdict
-    from counterfoil.effects import Effect, EffectCall, Provider, effect
+    from counterfoil.declaring import effect
+    from counterfoil.effects import Effect, EffectCall
     from counterfoil.errors import CounterfoilError, OperationError, StoreError, UsageError
     from counterfoil.ledger import Counterfoil
     from counterfoil.migrating import migrate
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
         Refused,
         Statement,
     )
+    from counterfoil.providing import Provider
     from counterfoil.verifying import Verification
 
 _HOMES = {
@@ -58,7 +60,7 @@ _HOMES = {
     "OperationError": "errors",
     "OperationKey": "model",
     "Page": "model",
-    "Provider": "effects",
+    "Provider": "providing",
     "Receipt": "model",
     "Refused": "model",
     "Statement": "model",
@@ -66,7 +68,7 @@ _HOMES = {
     "UsageError": "errors",
     "Verdict": "core.states",
     "Verification": "verifying",
-    "effect": "effects",
+    "effect": "declaring",
     "migrate": "migrating",
 }
 

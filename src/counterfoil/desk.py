@@ -8,11 +8,11 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from counterfoil.activity import Activity
-from counterfoil.core.durations import milliseconds
+from counterfoil.core.durations import Duration, milliseconds
 from counterfoil.core.templates import validate_id
 from counterfoil.drivers.stores import open_store
 from counterfoil.drivers.urls import parse_url
-from counterfoil.effects import Bound, Duration, Effect, EffectCall
+from counterfoil.effects import Bound, Effect, EffectCall
 from counterfoil.errors import InvalidArguments, TenantMissing
 from counterfoil.heartbeats import Heartbeats
 from counterfoil.liveness import holder_name

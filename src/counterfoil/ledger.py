@@ -21,8 +21,9 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from counterfoil.clock import Clock
+    from counterfoil.core.durations import Duration
     from counterfoil.drivers.probes import Probe
-    from counterfoil.effects import Duration, Effect
+    from counterfoil.effects import Effect
     from counterfoil.joining import Joined
     from counterfoil.langgraph.saver import CounterfoilSaver
     from counterfoil.langgraph.serving import Trust

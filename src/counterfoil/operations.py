@@ -18,7 +18,7 @@ from counterfoil.storage.scripts.reads import Wish
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from counterfoil.effects import Duration
+    from counterfoil.core.durations import Duration
     from counterfoil.model import Hit, Operation, OperationDetail, Page
     from counterfoil.storage.store import Store
 

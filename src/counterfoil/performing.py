@@ -14,9 +14,10 @@ from counterfoil.core.effects import AlreadySettled, Held, MayClaim, OtherVersio
 from counterfoil.core.outcomes import classify
 from counterfoil.core.states import AttemptOutcome
 from counterfoil.core.unknown import AskProvider, Resend
-from counterfoil.effects import REGISTRY, Bound, Effect, EffectCall, answer_type
+from counterfoil.effects import REGISTRY, Bound, Effect, EffectCall
 from counterfoil.errors import CommitUnknown, InvalidLookupAnswer, StoreError, StoreUnavailable
 from counterfoil.model import CannotTell, Found, LookupAnswer, NotSent, OperationKey, Receipt, Refused
+from counterfoil.providing import answer_type
 from counterfoil.storage import rows
 from counterfoil.storage.scripts import claims, lookups, settling
 from counterfoil.storage.scripts.claims import Granted, LostRace, NoRow, Request, Seen

@@ -35,7 +35,19 @@ PUBLIC = "<public>"  # counterfoil/__init__.py itself
 
 FACADES = layer(
     *("ledger", "outbox", "approvals", "workflows", "reconcile", "aio"),
-    *("effects", "resources", "active", "activity", "answers", "config", "desk", "heartbeats", "joining"),
+    *(
+        "effects",
+        "declaring",
+        "providing",
+        "resources",
+        "active",
+        "activity",
+        "answers",
+        "config",
+        "desk",
+        "heartbeats",
+        "joining",
+    ),
     *("migrating", "performing", "runners", "transacting", "liveness", "rebuilding", "verifying", "operations"),
     *("reviewing", "reviews"),
     is_open=True,

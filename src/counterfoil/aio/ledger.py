@@ -25,8 +25,9 @@ if TYPE_CHECKING:
 
     from counterfoil.aio.joining import AsyncJoined
     from counterfoil.clock import Clock
+    from counterfoil.core.durations import Duration
     from counterfoil.drivers.probes import Probe
-    from counterfoil.effects import Duration, Effect
+    from counterfoil.effects import Effect
     from counterfoil.langgraph.saver import CounterfoilSaver
     from counterfoil.langgraph.serving import Trust
     from counterfoil.model import Branch

@@ -11,8 +11,8 @@ from counterfoil.storage.scripts import reads
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from counterfoil.core.durations import Duration
     from counterfoil.core.explain import Explanation
-    from counterfoil.effects import Duration
     from counterfoil.model import Hit, Operation, OperationDetail, Page
     from counterfoil.storage.store import AsyncStore
 

@@ -7,6 +7,9 @@ from typing import Final
 
 from counterfoil.errors import InvalidDuration
 
+Duration = str | timedelta
+"""What a duration is given as."""
+
 _UNITS: Final = {"w": 604_800_000, "d": 86_400_000, "h": 3_600_000, "m": 60_000, "s": 1_000, "ms": 1}
 _FORM = re.compile(r"(?:[0-9]+(?:ms|[wdhms]))+")
 _PART = re.compile(r"([0-9]+)(ms|[wdhms])")

@@ -18,9 +18,9 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
     from counterfoil.clock import Clock
+    from counterfoil.core.durations import Duration
     from counterfoil.desk import Desk
     from counterfoil.drivers.probes import Probe
-    from counterfoil.effects import Duration
     from counterfoil.storage.script import Maker
 
 T = TypeVar("T")

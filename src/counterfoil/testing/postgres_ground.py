@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from counterfoil.clock import Clock
-    from counterfoil.effects import Duration
+    from counterfoil.core.durations import Duration
     from counterfoil.storage.script import Maker
 
 T = TypeVar("T")

@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from datetime import timedelta
     from pathlib import Path
 
+    from counterfoil.core.durations import Duration
     from counterfoil.desk import Desk
-    from counterfoil.effects import Duration
     from counterfoil.storage.script import Maker, Row, Script
     from counterfoil.testing.clock import FakeClock
 
