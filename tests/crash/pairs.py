@@ -38,9 +38,11 @@ from tests.crash.scenarios import (
     accept,
     aperform,
     aperformed,
+    booking,
     business_tables,
     declare,
     declared,
+    joined,
     open_case,
     perform,
     performed,
@@ -184,6 +186,10 @@ def beat(world: World, name: str) -> None:
 def failing_booking(tx: Any, *, title: str) -> None:
     tx.execute("insert into booking default values")
     raise Refused("the room is closed")
+
+
+def book(world: World) -> None:
+    world.open().perform(booking, title="Room", **WHO)
 
 
 def fail_to_book(world: World) -> None:
@@ -391,6 +397,8 @@ def bookings(name: str, first: Body, second: Body, **fields: Any) -> Pair:
 BUSINESS = (
     bookings("booking/booking", *both("booking")),
     bookings("booking/booking, awaiting", *aboth("booking")),
+    bookings("joined/joined", joined, joined),
+    bookings("joined/booking", joined, book),
     bookings("failing/failing", fail_to_book, fail_to_book, operations=0),
 )
 
