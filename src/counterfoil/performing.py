@@ -240,7 +240,10 @@ def _find_claim(job: Job, lost: CommitUnknown) -> Protocol[Any]:
 
     One that did not is claimed again, but not without end: where the disk is full that would go round for ever.
     """
-    seen = yield Read(lambda: claims.find_claim(job.request))
+    try:
+        seen = yield Read(lambda: claims.find_claim(job.request))
+    except StoreError as error:  # that nothing was written would be true of the look alone
+        raise lost from error
     job.lost_commits += 1
     if _claimable(job, seen) and job.lost_commits > LOST_COMMITS:
         raise StoreUnavailable(

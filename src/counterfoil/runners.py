@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar, assert_never
 
 from counterfoil.active import inside
-from counterfoil.errors import AsyncEffectInSync, UsageError
+from counterfoil.errors import AsyncEffectInSync, CommitUnknown, UsageError
 from counterfoil.model import CannotTell, NotSent
 from counterfoil.performing import (
     AskLiveness,
@@ -75,6 +75,7 @@ class Entry:
     wrote_at: float = 0.0
     cancelled: asyncio.CancelledError | None = None
     waiting: Waiting | None = None
+    in_doubt: bool = False
 
     def pause(self) -> float | None:
         """Return how long to wait now for another caller, or None if the bound is reached."""
@@ -82,8 +83,13 @@ class Entry:
         return self.waiting.next()
 
     def writes(self) -> None:
-        """Note that a transaction begins now: a claim that it takes is no older."""
-        self.wrote_at = uptime()
+        """Note that a transaction begins now: a claim that it takes is no older, unless one before it is in doubt."""
+        if not self.in_doubt:
+            self.wrote_at = uptime()
+
+    def hears(self, error: Exception) -> None:
+        """Note a COMMIT that nobody heard of: the claim that is found later may be as old as that."""
+        self.in_doubt = self.in_doubt or isinstance(error, CommitUnknown)
 
     def is_late(self, step: RunEffect) -> bool:
         """Say whether the claim's lease ran out before its effect began, as after a stop or sleep of the machine."""
@@ -134,6 +140,7 @@ class Runner:
                 try:
                     answer = self._do(step, entry)
                 except Exception as raised:  # noqa: BLE001 - thrown into the protocol
+                    entry.hears(raised)
                     step = protocol.throw(raised)
                 else:
                     step = protocol.send(answer)
@@ -248,6 +255,7 @@ class AsyncRunner:
                 try:
                     answer = await self._do(step, entry)
                 except Exception as raised:  # noqa: BLE001 - thrown into the protocol
+                    entry.hears(raised)
                     step = protocol.throw(raised)
                 else:
                     step = protocol.send(answer)

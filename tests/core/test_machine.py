@@ -109,7 +109,7 @@ LISTS = {
 @pytest.mark.parametrize("name", LISTS)
 def test_the_databases_checks_list_the_same_states(name: str) -> None:
     members, start = LISTS[name]
-    folder = resources.files("counterfoil.storage").joinpath("migrations", "sqlite")
+    folder = resources.files("counterfoil.storage").joinpath("migrations", "postgres")
     text = " ".join(folder.joinpath("0001_initial.sql").read_text("utf-8").split())
     assert start in text
     listed = ", ".join(f"'{member}'" for member in members)

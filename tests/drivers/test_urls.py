@@ -1,10 +1,11 @@
 """Database URLs."""
 
+import traceback
 from pathlib import Path
 
 import pytest
 
-from counterfoil.drivers.urls import SqliteUrl, anchored, parse_url
+from counterfoil.drivers.urls import PostgresUrl, SqliteUrl, anchored, parse_url
 from counterfoil.errors import InvalidUrl
 
 
@@ -61,3 +62,23 @@ def test_an_anchored_url_names_one_file_from_everywhere(tmp_path: Path) -> None:
 def test_a_path_in_place_of_a_url_is_named(tmp_path: Path) -> None:
     with pytest.raises(InvalidUrl, match="sqlite:///"):
         parse_url(tmp_path)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    "url", ["postgresql://u:p@ssTAIL@h:1/db", "postgresql://u:se\uff1fcret@h/db", "postgresql://u:[x@h/db"]
+)
+def test_a_password_that_is_not_escaped_is_refused_and_not_shown(url: str) -> None:
+    with pytest.raises(InvalidUrl) as refused:
+        parse_url(url)
+    told = "".join(traceback.format_exception(refused.value))
+    assert not [part for part in ("ssTAIL", "cret", "[x") if part in str(refused.value) or f"netloc '{part}" in told]
+
+
+def test_what_a_url_is_shown_as_holds_no_password() -> None:
+    assert "s3cret" not in repr(parse_url("postgresql://u:s3cret@h/db"))
+
+
+def test_a_scheme_in_capitals_is_read_and_one_without_slashes_is_not() -> None:
+    assert parse_url("POSTGRESQL://u@h/db") == PostgresUrl("postgresql://u@h/db")
+    with pytest.raises(InvalidUrl, match="two slashes"):
+        parse_url("postgresql:/db")

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import psycopg
 
-from counterfoil.errors import Busy, ConstraintViolated, RightsMissing, StoreError, StoreUnavailable
+from counterfoil.errors import Busy, CommitUnknown, ConstraintViolated, RightsMissing, StoreError, StoreUnavailable
 
 _AGAIN = frozenset({"40001", "40P01"})  # serialization_failure, deadlock_detected
 _BUSY = frozenset({"55P03", "57014"})  # lock_not_available, query_canceled (a time-out of the server's)
-_LOST = frozenset({"57P01", "57P02", "57P03", "57P05", "25P03", "25P04"})  # shut down, crashed, starting, session ended
+# completion unknown; shut down, crashed, starting; session ended
+_LOST = frozenset({"40003", "57P01", "57P02", "57P03", "57P05", "25P03", "25P04"})
 _NOT_ALLOWED = "42501"
 _READ_ONLY = "25006"
+_OF_LIBPQ = psycopg.DatabaseError
 _UNFIT = frozenset({_READ_ONLY, "0A000"})  # also a standby's answer to READ WRITE, and a plan for tables as they were
 
 
@@ -18,18 +20,19 @@ class ServerSilent(psycopg.OperationalError):
     """The server answered nothing for too long; what became of the statement must be looked up."""
 
 
-def leads_astray(error: psycopg.Error) -> bool:
+def leads_astray(error: psycopg.Error | CommitUnknown) -> bool:
     """Say whether a connection leads where nobody answers, nothing can be written, or plans are out of date.
 
     Others may lead there, too; new ones need not: a fail-over or an upgrade came between.
     """
-    return isinstance(error, ServerSilent) or error.sqlstate in _UNFIT
+    cause = error.__cause__ if isinstance(error, CommitUnknown) else error
+    return isinstance(cause, ServerSilent) or getattr(cause, "sqlstate", None) in _UNFIT
 
 
 def is_lost(error: psycopg.Error) -> bool:
     """Say whether the connection is gone, so that the server's last word is not known."""
-    if error.sqlstate is None:
-        return isinstance(error, psycopg.OperationalError | psycopg.InterfaceError)
+    if error.sqlstate is None:  # no word of the server's: libpq's own, which may be of any kind
+        return isinstance(error, psycopg.OperationalError | psycopg.InterfaceError) or type(error) is _OF_LIBPQ
     return error.sqlstate in _LOST or error.sqlstate.startswith("08")
 
 

@@ -14,7 +14,7 @@ from counterfoil.drivers import postgres_open
 from counterfoil.drivers.pgstate import leads_astray
 from counterfoil.drivers.postgres_open import connect, unreachable
 from counterfoil.drivers.postgres_pool import LOOK_S, Shelf, Waiter, closed, exhausted, is_in_transaction, pauses
-from counterfoil.errors import StoreClosed
+from counterfoil.errors import CommitUnknown, StoreClosed
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -60,7 +60,7 @@ class Lender:
         try:
             connection, own = connect(self.url)
         except psycopg.Error as error:
-            raise unreachable(self.url, error) from error
+            raise unreachable(self.url, error) from None
         self.shelf.add(connection)
         return own
 
@@ -78,7 +78,7 @@ class Lender:
             connection = lease.usable() or self._opened(lease, wait, within)
             connection.silence = within
             yield connection
-        except psycopg.Error as error:
+        except (psycopg.Error, CommitUnknown) as error:
             if leads_astray(error):
                 self.shelf.forsake(lease)
             raise
@@ -122,7 +122,7 @@ class Lender:
                 return lease.opened(connect(self.url, silence)[0])
             except psycopg.Error as error:
                 if (pause := next(further, None)) is None:
-                    raise unreachable(self.url, error) from error
+                    raise unreachable(self.url, error) from None
             time.sleep(pause)
             self.check_usable()
 

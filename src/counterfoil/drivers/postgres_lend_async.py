@@ -15,6 +15,7 @@ from counterfoil.drivers import postgres_open
 from counterfoil.drivers.pgstate import leads_astray
 from counterfoil.drivers.postgres_open import connect_async, unreachable
 from counterfoil.drivers.postgres_pool import LOOK_S, Shelf, Waiter, exhausted, is_in_transaction, pauses
+from counterfoil.errors import CommitUnknown
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Coroutine
@@ -45,7 +46,7 @@ class AsyncLender:
         lease = shelf.take() or await self._in_turn(shelf)
         try:
             yield lease.usable() or await self._opened(lease)
-        except psycopg.Error as error:
+        except (psycopg.Error, CommitUnknown) as error:
             if leads_astray(error):
                 shelf.forsake(lease)
             raise
@@ -105,7 +106,7 @@ class AsyncLender:
                 return lease.opened(await connect_async(self._url))
             except psycopg.Error as error:
                 if (pause := next(further, None)) is None:
-                    raise unreachable(self._url, error) from error
+                    raise unreachable(self._url, error) from None
             await asyncio.sleep(pause)
             self._lender.check_usable()
 

@@ -182,7 +182,10 @@ def _is_its_own(connection: Connection | AsyncConnection, row: Any) -> bool:
 
 
 def unreachable(url: PostgresUrl, error: psycopg.Error) -> StoreUnavailable:
-    """Say why no connection could be opened, in the server's or the system's own words."""
+    """Say why no connection could be opened, in the server's or the system's own words.
+
+    Those of libpq may quote the password, so that what this returns must be raised without a cause.
+    """
     said = url.without_password(str(error)).strip() or type(error).__name__
     return StoreUnavailable(
         f"No connection to {url.path} could be opened: {said}. Nothing was written; check the URL, the role, that the"

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, assert_never
 
 from counterfoil.drivers.probes import no_probe
 from counterfoil.drivers.urls import PostgresUrl, SqliteUrl
-from counterfoil.errors import MissingExtra
+from counterfoil.errors import InvalidArguments, MissingExtra
 
 if TYPE_CHECKING:
     from counterfoil.clock import Clock
@@ -49,5 +49,8 @@ def _open_postgres(url: PostgresUrl, clock: Clock | None, probe: Probe, connecti
             f"A PostgreSQL database needs psycopg, which cannot be imported ({error}). Install it with:"
             " pip install 'counterfoil[postgres]'"
         ) from error
+    given: object = connections
+    if given is not None and (type(given) is not int or given < 1):
+        raise InvalidArguments(f"connections is a whole number from 1 on, not {given!r}.")
     options = {} if connections is None else {"connections": connections}
     return PostgresStore(url, clock=clock, probe=probe, **options)

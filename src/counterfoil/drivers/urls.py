@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import unicodedata
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
 from urllib.parse import SplitResult, parse_qsl, quote, unquote, urlencode, urlsplit, urlunsplit
@@ -33,7 +33,7 @@ class SqliteUrl:
 class PostgresUrl:
     """A PostgreSQL database, by libpq's URL."""
 
-    text: str
+    text: str = field(repr=False)
     dialect: ClassVar[str] = "postgres"
 
     @property
@@ -83,7 +83,13 @@ def parse_url(url: str, folder: Path | None = None) -> DatabaseUrl:
         )
     if any(unicodedata.category(char) == "Cc" for char in url):
         raise InvalidUrl("Cannot read the database URL: it holds a control character, such as a line break.")
-    parts = urlsplit(url)
+    try:
+        parts = urlsplit(url)
+    except ValueError:  # its words quote the password
+        raise InvalidUrl(
+            "Cannot read the database URL: what stands between // and the first slash has a bracket, or a character of"
+            " another alphabet that looks like one with a meaning. Escape a password's own characters, as in %5B for [."
+        ) from None
     if parts.scheme in _POSTGRES:
         return _postgres(url, parts)
     if parts.scheme != "sqlite":
@@ -109,17 +115,18 @@ def parse_url(url: str, folder: Path | None = None) -> DatabaseUrl:
 
 
 def _postgres(url: str, parts: SplitResult) -> PostgresUrl:
-    if "@" in parts.path:
+    if "@" in parts.path or parts.netloc.count("@") > 1:
         raise InvalidUrl(
-            "Cannot read the database URL: an @ stands behind its first slash. Escape a password's own characters: a"
+            "Cannot read the database URL: an @ stands where none belongs. Escape a password's own characters: a"
             " slash is written %2F, an @ %40, a question mark %3F and a # %23."
         )
-    if parts.fragment or not parts.path.strip("/"):
+    slashes = url[len(parts.scheme) :].startswith("://")
+    if parts.fragment or not slashes or not parts.path.strip("/"):
         raise InvalidUrl(
-            "Cannot read the database URL: a PostgreSQL URL names a database and has no fragment:"
+            "Cannot read the database URL: a PostgreSQL URL has two slashes, names a database and has no fragment:"
             " postgresql://user@host:5432/database. A # in a password is written %23."
         )
-    return PostgresUrl(f"postgresql{url.removeprefix(parts.scheme)}")
+    return PostgresUrl(f"postgresql{url[len(parts.scheme) :]}")
 
 
 def anchored(url: str, folder: Path) -> str:

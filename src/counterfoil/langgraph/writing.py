@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, TypeVar
 
-from counterfoil.errors import CommitUnknown
+from counterfoil.errors import CommitUnknown, StoreError
 
 if TYPE_CHECKING:
     from counterfoil.desk import Desk
@@ -17,13 +17,19 @@ def write(desk: Desk, maker: Maker[T]) -> T:
     """Run a script that changes nothing more where it took effect before."""
     try:
         return desk.store.write(maker)
-    except CommitUnknown:
-        return desk.store.write(maker)
+    except CommitUnknown as lost:
+        try:
+            return desk.store.write(maker)
+        except StoreError as error:  # that nothing was written would be true of the second time alone
+            raise lost from error
 
 
 async def awrite(desk: Desk, maker: Maker[T]) -> T:
     """Run a script that changes nothing more where it took effect before, for a caller on an event loop."""
     try:
         return await desk.async_store.write(maker)
-    except CommitUnknown:
-        return await desk.async_store.write(maker)
+    except CommitUnknown as lost:
+        try:
+            return await desk.async_store.write(maker)
+        except StoreError as error:
+            raise lost from error

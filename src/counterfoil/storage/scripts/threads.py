@@ -228,6 +228,7 @@ class NotStored:
 
 def mint(key: ThreadKey, *, name: str, step: Step, make: Callable[[], str]) -> Script[str | NeedsBranch | NotStored]:
     """Mint an id for this step, or return the one that it minted before it was interrupted."""
+    yield from one_row("lock_thread", **key.params)  # a run that lost its thread may mint beside the one that has it
     here = yield from one_row(
         "get_checkpoint_seq", **key.params, checkpoint_ns=step.checkpoint_ns, checkpoint_id=step.checkpoint_id
     )
