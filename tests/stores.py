@@ -39,7 +39,11 @@ def url(store: str, tmp_path: Path, request: pytest.FixtureRequest) -> str:
             return f"sqlite:///{tmp_path}/ledger.db"
 
 
-OTHERS = "select 1 from pg_stat_activity where datname = current_database() and pid <> pg_backend_pid()"
+OTHERS = """
+select 1 from pg_stat_activity
+where datname = current_database() and pid <> pg_backend_pid() and backend_type = 'client backend' and state <> 'idle'
+"""
+"""Sessions in which a statement or a transaction is under way; an idle one that somebody left changes nothing."""
 
 
 # --- from outside ----------------------------------------------------------------------------------------------------
