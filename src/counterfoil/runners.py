@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar, assert_never
 
 from counterfoil.active import inside
+from counterfoil.drivers.finishing import finished
 from counterfoil.errors import AsyncEffectInSync, CommitUnknown, UsageError
 from counterfoil.model import CannotTell, NotSent
 from counterfoil.performing import (
@@ -102,14 +103,8 @@ class Entry:
 
     async def to_the_end(self, work: Coroutine[Any, Any, T]) -> T:
         """Await a transaction to its end, keeping a cancellation that comes meanwhile for later."""
-        task = asyncio.ensure_future(work)
-        while not task.done():
-            try:
-                await asyncio.shield(task)
-            except asyncio.CancelledError as error:
-                self.cancelled = error
-            except Exception:  # noqa: BLE001 - `result` below raises it
-                break
+        task, cancelled = await finished(work)
+        self.cancelled = cancelled or self.cancelled
         return task.result()
 
 

@@ -18,10 +18,11 @@ from psycopg import adapt
 from psycopg.pq import PipelineStatus, TransactionStatus
 from psycopg.rows import DictRow, dict_row
 
+from counterfoil.drivers.driving import drive
 from counterfoil.drivers.join import not_joinable
-from counterfoil.drivers.pgstate import from_psycopg, is_lost, may_run_again
+from counterfoil.drivers.pgstate import READ_ONLY, from_psycopg, is_lost, may_run_again
 from counterfoil.drivers.postgres_guard import lent
-from counterfoil.drivers.postgres_run import Control, Execute, Lend, Progress
+from counterfoil.drivers.postgres_run import Execute, Lend, Progress
 from counterfoil.errors import ForeignTransaction
 from counterfoil.storage.script import Ddl
 
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from counterfoil.drivers.postgres import PostgresStore
-    from counterfoil.drivers.postgres_run import Actions, Protocol
+    from counterfoil.drivers.postgres_run import Inners, Protocol
     from counterfoil.storage.script import Maker, Row, Script
 
 T = TypeVar("T")
@@ -40,7 +41,6 @@ UNDO = f"rollback to {SAVEPOINT}; {RELEASE}"
 OPEN = {TransactionStatus.INTRANS, TransactionStatus.INERROR}
 ADAPTERS = adapt.AdaptersMap(psycopg.adapters)
 """How our values are read and written, whatever the caller has registered on its connection."""
-_READ_ONLY = "25006"
 
 _WHERE = """cast(extract(epoch from pg_postmaster_start_time()) * 1000000 as bigint) as started,
   cast(current_database() as text) as database,
@@ -95,7 +95,7 @@ class Undo:
     """Undo what was done since the savepoint, if the transaction still is."""
 
 
-Joint: TypeAlias = Together | Lend | Control | Undo
+Joint: TypeAlias = Together | Lend | Undo
 Joints: TypeAlias = Generator[Joint, Any, T]
 
 
@@ -113,7 +113,7 @@ def joining(protocol: Protocol, maker: Maker[T], place: Place, progress: Progres
         raise
 
 
-def _framed(inner: Actions[T], place: Place) -> Joints[T]:
+def _framed(inner: Inners[T], place: Place) -> Joints[T]:
     opening: tuple[Execute, ...] = (Execute(SAVEPOINT, {}), Execute(_CHECK, place._asdict()))
     released = False
     try:
@@ -150,7 +150,7 @@ def _meaning(protocol: Protocol, error: psycopg.Error, progress: Progress) -> Ex
     """Return what is raised of an error: what ends or repeats the caller's transaction stays as the driver says it."""
     if error is progress.user_error or is_lost(error) or may_run_again(error):
         return error
-    if error.sqlstate == _READ_ONLY:
+    if error.sqlstate == READ_ONLY:
         return ForeignTransaction(
             "The transaction to join is read-only, so no receipt can be written in it. Nothing was done; begin one that"
             " may write."
@@ -240,29 +240,11 @@ class JoinedPostgres:
         return row is not None and Place(**row) == self._place()
 
     def _run(self, maker: Maker[T], place: Place) -> T:
-        return run(self._connection, joining(self._store.protocol, maker, place, Progress()))
+        return drive(joining(self._store.protocol, maker, place, Progress()), self._connection, _do)
 
     def _place(self) -> Place:
         place = PLACES[self._store] = self._store.read(where)
         return place
-
-
-def run(connection: psycopg.Connection[Any], joints: Joints[T]) -> T:
-    """Carry out actions in the open transaction, giving each answer or error back."""
-    try:
-        joint = next(joints)
-        while True:
-            try:
-                answer = _do(connection, joint)
-            except BaseException as error:  # noqa: BLE001 - thrown in, to be judged there
-                joint = joints.throw(error)
-            else:
-                joint = joints.send(answer)
-    except StopIteration as stop:
-        result: T = stop.value
-        return result
-    finally:
-        joints.close()
 
 
 def _do(connection: psycopg.Connection[Any], joint: Joint) -> Any:
@@ -272,10 +254,8 @@ def _do(connection: psycopg.Connection[Any], joint: Joint) -> Any:
         case Lend(function):
             with lent(connection) as guarded:
                 return function(guarded)
-        case Control(sql):
-            return Cursor(connection).execute(sql)
         case Undo():
-            _undo(connection)
+            undo(connection)
             return None
         case _:
             assert_never(joint)
@@ -304,7 +284,8 @@ def raise_if_elsewhere(together: Together, cursors: Sequence[Any], error: psycop
         raise Elsewhere from error
 
 
-def _undo(connection: psycopg.Connection[Any]) -> None:
+def undo(connection: psycopg.Connection[Any]) -> None:
+    """Undo what was done since the savepoint, if the transaction still is."""
     if connection.pgconn.transaction_status in OPEN:
         with suppress(psycopg.Error):  # what broke it says more
             Cursor(connection).execute(UNDO, prepare=False)

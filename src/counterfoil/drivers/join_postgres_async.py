@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, assert_never
 import psycopg
 from psycopg.rows import DictRow, dict_row
 
+from counterfoil.drivers.driving import adrive
 from counterfoil.drivers.join import not_joinable
 from counterfoil.drivers.join_postgres import (
     ADAPTERS,
@@ -24,14 +25,14 @@ from counterfoil.drivers.join_postgres import (
     where,
 )
 from counterfoil.drivers.postgres_guard import lent_async
-from counterfoil.drivers.postgres_run import Control, Lend, Progress
+from counterfoil.drivers.postgres_run import Lend, Progress
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from psycopg import adapt
 
-    from counterfoil.drivers.join_postgres import Joint, Joints, Place
+    from counterfoil.drivers.join_postgres import Joint, Place
     from counterfoil.drivers.postgres_async import AsyncPostgresStore
     from counterfoil.storage.script import Maker, Row
 
@@ -72,29 +73,11 @@ class AsyncJoinedPostgres:
             return await self._run(maker, now)
 
     async def _run(self, maker: Maker[T], place: Place) -> T:
-        return await run(self._connection, joining(self._store.store.protocol, maker, place, Progress()))
+        return await adrive(joining(self._store.store.protocol, maker, place, Progress()), self._connection, _do)
 
     async def _place(self) -> Place:
         place = PLACES[self._store.store] = await self._store.read(where)
         return place
-
-
-async def run(connection: psycopg.AsyncConnection[Any], joints: Joints[T]) -> T:
-    """Carry out actions in the open transaction, giving each answer or error back."""
-    try:
-        joint = next(joints)
-        while True:
-            try:
-                answer = await _do(connection, joint)
-            except BaseException as error:  # noqa: BLE001 - thrown in, to be judged there
-                joint = joints.throw(error)
-            else:
-                joint = joints.send(answer)
-    except StopIteration as stop:
-        result: T = stop.value
-        return result
-    finally:
-        joints.close()
 
 
 async def _do(connection: psycopg.AsyncConnection[Any], joint: Joint) -> Any:
@@ -104,8 +87,6 @@ async def _do(connection: psycopg.AsyncConnection[Any], joint: Joint) -> Any:
         case Lend(function):
             with lent_async(connection) as guarded:
                 return await function(guarded)
-        case Control(sql):
-            return await AsyncCursor(connection).execute(sql)
         case Undo():
             await _undo(connection)
             return None

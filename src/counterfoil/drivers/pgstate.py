@@ -11,9 +11,9 @@ _BUSY = frozenset({"55P03", "57014"})  # lock_not_available, query_canceled (a t
 # completion unknown; shut down, crashed, starting; session ended
 _LOST = frozenset({"40003", "57P01", "57P02", "57P03", "57P05", "25P03", "25P04"})
 _NOT_ALLOWED = "42501"
-_READ_ONLY = "25006"
+READ_ONLY = "25006"
 _OF_LIBPQ = psycopg.DatabaseError
-_UNFIT = frozenset({_READ_ONLY, "0A000"})  # also a standby's answer to READ WRITE, and a plan for tables as they were
+_UNFIT = frozenset({READ_ONLY, "0A000"})  # also a standby's answer to READ WRITE, and a plan for tables as they were
 
 
 class ServerSilent(psycopg.OperationalError):
@@ -57,7 +57,7 @@ def from_psycopg(error: psycopg.Error, path: str) -> StoreError:
             f"The database role lacks a right in {path} ({name}); nothing was written. Let the owner of the tables run"
             " what this prints, with the role's name: counterfoil db grants ROLE"
         )
-    if state == _READ_ONLY:
+    if state == READ_ONLY:
         return StoreUnavailable(
             f"The database {path} is read-only, as a standby is; nothing was written. Connect to the primary: with"
             " several hosts in the URL, add target_session_attrs=read-write."

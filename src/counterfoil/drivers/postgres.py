@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, assert_never
 import psycopg
 from psycopg.rows import tuple_row
 
+from counterfoil.drivers.driving import drive
 from counterfoil.drivers.postgres_guard import lent
 from counterfoil.drivers.postgres_lend import Lender
 from counterfoil.drivers.postgres_open import CONNECTIONS, connect
@@ -129,21 +130,8 @@ class PostgresStore:
 
 
 def run(connection: psycopg.Connection[Any], actions: Actions[T]) -> T:
-    """Carry out actions on one connection, giving each answer or error back."""
-    try:
-        action = next(actions)
-        while True:
-            try:
-                answer = _do(connection, action)
-            except BaseException as error:  # noqa: BLE001 - thrown in, to be judged there
-                action = actions.throw(error)
-            else:
-                action = actions.send(answer)
-    except StopIteration as stop:
-        result: T = stop.value
-        return result
-    finally:
-        actions.close()
+    """Carry out actions on one connection."""
+    return drive(actions, connection, _do)
 
 
 def _do(connection: psycopg.Connection[Any], action: Action) -> Any:

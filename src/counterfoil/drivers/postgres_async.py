@@ -9,8 +9,10 @@ from typing import TYPE_CHECKING, Any, TypeVar, assert_never
 import psycopg
 from psycopg.rows import tuple_row
 
+from counterfoil.drivers.driving import adrive
+from counterfoil.drivers.finishing import to_the_end
 from counterfoil.drivers.postgres_guard import lent_async
-from counterfoil.drivers.postgres_lend_async import AsyncLender, to_the_end
+from counterfoil.drivers.postgres_lend_async import AsyncLender
 from counterfoil.drivers.postgres_rows import has_rows, named
 from counterfoil.drivers.postgres_run import Control, Execute, Lend, Progress
 
@@ -18,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from counterfoil.drivers.postgres import PostgresStore
-    from counterfoil.drivers.postgres_run import Action, Actions
+    from counterfoil.drivers.postgres_run import Action
     from counterfoil.storage.script import Maker
 
 T = TypeVar("T")
@@ -61,7 +63,7 @@ class AsyncPostgresStore:
         for runs in count(1):
             try:
                 async with self.lender.connection() as connection:
-                    return await arun(connection, self._protocol.reading(maker))
+                    return await adrive(self._protocol.reading(maker), connection, _do)
             except psycopg.Error as error:
                 self._protocol.again_or_raise(error, Progress(), runs=runs)
         raise AssertionError("unreachable")
@@ -85,28 +87,10 @@ class AsyncPostgresStore:
             progress = Progress()
             try:
                 async with self.lender.connection() as connection:
-                    return await arun(connection, self._protocol.writing(maker, progress))
+                    return await adrive(self._protocol.writing(maker, progress), connection, _do)
             except psycopg.Error as error:
                 self._protocol.again_or_raise(error, progress, runs=runs)
         raise AssertionError("unreachable")
-
-
-async def arun(connection: psycopg.AsyncConnection[Any], actions: Actions[T]) -> T:
-    """Carry out actions on one connection, giving each answer or error back."""
-    try:
-        action = next(actions)
-        while True:
-            try:
-                answer = await _do(connection, action)
-            except BaseException as error:  # noqa: BLE001 - thrown in, to be judged there
-                action = actions.throw(error)
-            else:
-                action = actions.send(answer)
-    except StopIteration as stop:
-        result: T = stop.value
-        return result
-    finally:
-        actions.close()
 
 
 async def _do(connection: psycopg.AsyncConnection[Any], action: Action) -> Any:

@@ -12,13 +12,14 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import psycopg
 
 from counterfoil.drivers import postgres_open
+from counterfoil.drivers.finishing import to_the_end
 from counterfoil.drivers.pgstate import leads_astray
 from counterfoil.drivers.postgres_open import connect_async, unreachable
 from counterfoil.drivers.postgres_pool import LOOK_S, Shelf, Waiter, exhausted, is_in_transaction, pauses
 from counterfoil.errors import CommitUnknown
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Coroutine
+    from collections.abc import AsyncIterator
 
     from counterfoil.drivers.postgres_lend import Lender
     from counterfoil.drivers.postgres_open import AsyncConnection
@@ -135,21 +136,3 @@ async def _undo(connection: AsyncConnection | None) -> None:
     if connection is not None and is_in_transaction(connection):
         with suppress(psycopg.Error):
             await to_the_end(connection.execute("rollback"))
-
-
-async def to_the_end(work: Coroutine[Any, Any, T]) -> T:
-    """Await work to its end whatever cancels, and let the cancellation take effect after it."""
-    task = asyncio.ensure_future(work)
-    cancelled: asyncio.CancelledError | None = None
-    while not task.done():
-        try:
-            await asyncio.shield(task)
-        except asyncio.CancelledError as error:
-            cancelled = error
-        except Exception:  # noqa: BLE001 - `result` below raises it
-            break
-    if cancelled is not None:
-        if not task.cancelled():
-            task.exception()  # seen
-        raise cancelled
-    return task.result()

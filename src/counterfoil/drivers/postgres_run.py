@@ -48,7 +48,7 @@ class Execute:
 
 @dataclass(frozen=True, slots=True)
 class Control:
-    """Begin, commit or roll back, or set or leave a savepoint."""
+    """Begin or commit."""
 
     sql: str
 
@@ -60,7 +60,10 @@ class Lend:
     function: Any
 
 
-Action: TypeAlias = Execute | Control | Lend
+Inner: TypeAlias = Execute | Lend
+"""What a script asks for, whoever begins and ends its transaction."""
+Inners: TypeAlias = Generator[Inner, Any, T]
+Action: TypeAlias = Inner | Control
 Actions: TypeAlias = Generator[Action, Any, T]
 
 
@@ -98,7 +101,7 @@ class Protocol:
 
     # --- units of work -----------------------------------------------------------------------------------------------
 
-    def reading(self, maker: Maker[T]) -> Actions[T]:
+    def reading(self, maker: Maker[T]) -> Inners[T]:
         """Run a script of reads, each statement by itself."""
         return self._run(maker(), Progress())
 
@@ -119,24 +122,13 @@ class Protocol:
         finally:
             script.close()
 
-    def inside(self, maker: Maker[T], progress: Progress) -> Actions[T]:
+    def inside(self, maker: Maker[T], progress: Progress) -> Inners[T]:
         """Run a script in a transaction that somebody else begins and ends."""
         return self._run(maker(), progress)
 
-    def joining(self, maker: Maker[T]) -> Actions[T]:
-        """Run a script in a transaction that somebody else began, ends, and would lose to an error of ours."""
-        yield Control("savepoint counterfoil_joined")
-        try:
-            result = yield from self._run(maker(), Progress())
-        except BaseException:
-            yield Control("rollback to savepoint counterfoil_joined")
-            raise
-        yield Control("release savepoint counterfoil_joined")
-        return result
-
     # --- inside ------------------------------------------------------------------------------------------------------
 
-    def _lone(self, step: Lone, script: Script[Any], progress: Progress) -> Actions[Sequence[Row]]:
+    def _lone(self, step: Lone, script: Script[Any], progress: Progress) -> Inners[Sequence[Row]]:
         """Run a statement that is a transaction by itself; if it breaks, whether it took effect must be looked up."""
         self.probe(Point.BEFORE_STATEMENT, step.name)
         self.probe(Point.BEFORE_COMMIT, "")
@@ -150,7 +142,7 @@ class Protocol:
             self.probe(Point.AFTER_COMMIT, "")
         return rows
 
-    def _transaction(self, body: Actions[T], progress: Progress) -> Actions[T]:
+    def _transaction(self, body: Inners[T], progress: Progress) -> Actions[T]:
         yield Control(f"{BEGIN} {for_one_transaction()}" if self.pooled else BEGIN)
         result = yield from body
         self.probe(Point.BEFORE_COMMIT, "")
@@ -162,7 +154,7 @@ class Protocol:
         self.probe(Point.AFTER_COMMIT, "")
         return result
 
-    def _run(self, script: Script[T], progress: Progress) -> Actions[T]:
+    def _run(self, script: Script[T], progress: Progress) -> Inners[T]:
         try:
             step = next(script)
         except StopIteration as stop:
@@ -170,7 +162,7 @@ class Protocol:
             return result
         return (yield from self._steps(script, step, progress))
 
-    def _go_on(self, script: Script[T], answer: Any, progress: Progress) -> Actions[T]:
+    def _go_on(self, script: Script[T], answer: Any, progress: Progress) -> Inners[T]:
         try:
             step = script.send(answer)
         except StopIteration as stop:
@@ -178,7 +170,7 @@ class Protocol:
             return result
         return (yield from self._steps(script, step, progress))
 
-    def _steps(self, script: Script[T], step: Step, progress: Progress) -> Actions[T]:
+    def _steps(self, script: Script[T], step: Step, progress: Progress) -> Inners[T]:
         """Run a script from one of its steps on; errors are thrown into it, so its frame is in the traceback."""
         try:
             while True:
@@ -194,7 +186,7 @@ class Protocol:
         finally:
             script.close()
 
-    def _step(self, step: Step, progress: Progress) -> Actions[Any]:
+    def _step(self, step: Step, progress: Progress) -> Inners[Any]:
         match step:
             case Lone(name, _) if name not in self.statements:
                 return None
@@ -211,13 +203,13 @@ class Protocol:
             case _:
                 assert_never(step)
 
-    def _execute_lone(self, step: Lone, progress: Progress) -> Actions[Sequence[Row]]:
+    def _execute_lone(self, step: Lone, progress: Progress) -> Inners[Sequence[Row]]:
         try:
             return (yield from self._execute(step.name, *self._texts(step), ends=True))
         except psycopg.Error as error:
             raise _meaning(error, step, progress) from error
 
-    def _execute(self, name: str, sql: str, params: Mapping[str, Any], *, ends: bool = False) -> Actions[Sequence[Row]]:
+    def _execute(self, name: str, sql: str, params: Mapping[str, Any], *, ends: bool = False) -> Inners[Sequence[Row]]:
         self.probe(Point.BEFORE_STATEMENT, name)
         rows: Sequence[Row] = yield Execute(sql, params, False if name in _varying() else None, ends)
         self.probe(Point.AFTER_STATEMENT, name)
@@ -263,7 +255,7 @@ def _meaning(error: psycopg.Error, step: Lone, progress: Progress) -> Exception:
     return meaning
 
 
-def _lend(function: Any, progress: Progress) -> Actions[Any]:
+def _lend(function: Any, progress: Progress) -> Inners[Any]:
     progress.user_code = True
     try:
         return (yield Lend(function))

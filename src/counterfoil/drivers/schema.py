@@ -62,18 +62,26 @@ def _run_in_postgres(connection: psycopg.Connection[Any], make: Callable[[Migrat
     import psycopg  # noqa: PLC0415 - only where the caller has it
     from psycopg.pq import TransactionStatus  # noqa: PLC0415
 
+    from counterfoil.drivers.join_postgres import RELEASE, SAVEPOINT, undo  # noqa: PLC0415
     from counterfoil.drivers.pgstate import from_psycopg  # noqa: PLC0415
     from counterfoil.drivers.postgres import run  # noqa: PLC0415
-    from counterfoil.drivers.postgres_run import Protocol  # noqa: PLC0415
+    from counterfoil.drivers.postgres_run import Progress, Protocol  # noqa: PLC0415
 
     if connection.autocommit and connection.info.transaction_status == TransactionStatus.IDLE:
         raise _none_open("with connection.transaction(): ...")
     info = connection.info
     migrator = Migrator("postgres", f"postgresql://{info.user}@{info.host}:{info.port}/{info.dbname}")
     try:
-        return run(connection, Protocol(path=migrator.path).joining(lambda: make(migrator)))
+        connection.execute(SAVEPOINT)
+        try:
+            result = run(connection, Protocol(path=migrator.path).inside(lambda: make(migrator), Progress()))
+        except BaseException:
+            undo(connection)
+            raise
+        connection.execute(RELEASE)
     except psycopg.Error as error:
         raise from_psycopg(error, migrator.path) from error
+    return result
 
 
 def _none_open(how: str) -> ForeignTransaction:
