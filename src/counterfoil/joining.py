@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from counterfoil.active import refuse_nested, refuse_on_loop
 from counterfoil.desk import Desk, check_effect
+from counterfoil.drivers.driving import drive
 from counterfoil.drivers.join import Transaction, joined, packages
 from counterfoil.errors import AsyncEffectInSync, NestedEffect
 from counterfoil.ledger import NOWHERE
 from counterfoil.model import Receipt, Trusted
-from counterfoil.transacting import blocking_body, record, run
+from counterfoil.transacting import blocking_body, record
 
 if TYPE_CHECKING:
     from contextlib import AbstractContextManager
@@ -113,7 +114,7 @@ class Joined:
             self._host.prepare()
             body = blocking_body(job)
             protocol = record(job, body and self._host.lend(body), at_once=self._desk.store.claims_at_once)
-            return run(protocol, lambda step: transaction.run(step.maker))
+            return drive(protocol, lambda step: transaction.run(step.maker))
 
     def _transaction(self) -> Transaction:
         return joined(self._desk.store, self._host.connection())

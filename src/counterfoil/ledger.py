@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar, assert_never
 from counterfoil.active import refuse_nested, refuse_on_loop, refuse_unjoined
 from counterfoil.config import database_url
 from counterfoil.desk import Desk, check_effect, open_desk
+from counterfoil.drivers.driving import drive
 from counterfoil.errors import AsyncEffectInSync
 from counterfoil.model import Origin, Receipt, Trusted
 from counterfoil.operations import Operations
@@ -14,7 +15,7 @@ from counterfoil.performing import Job, Read, Write, perform
 from counterfoil.resources import Resources, close_all
 from counterfoil.reviews import Reviews
 from counterfoil.runners import Runner
-from counterfoil.transacting import Step, WriteAlone, blocking_body, run, transact
+from counterfoil.transacting import Step, WriteAlone, blocking_body, transact
 from counterfoil.verifying import Verification, verify
 
 if TYPE_CHECKING:
@@ -348,7 +349,7 @@ class Counterfoil:
 
     def _transactional(self, job: Job) -> Receipt[Any]:
         protocol = transact(job, blocking_body(job), at_once=self.desk.store.claims_at_once)
-        return run(protocol, self._do)
+        return drive(protocol, self._do)
 
     def _do(self, step: Step) -> Any:
         match step:

@@ -88,22 +88,6 @@ def _look_after(job: Job, error: Exception) -> Protocol[Seen]:
     raise error
 
 
-def run(protocol: Protocol[T], do: Callable[[Step], Any]) -> T:
-    """Carry out the steps, giving each answer or error back."""
-    try:
-        step = next(protocol)
-        while True:
-            try:
-                answer = do(step)
-            except Exception as error:  # noqa: BLE001 - thrown in, to be judged there
-                step = protocol.throw(error)
-            else:
-                step = protocol.send(answer)
-    except StopIteration as stop:
-        result: T = stop.value
-        return result
-
-
 # --- what an effect does ---------------------------------------------------------------------------------------------
 
 

@@ -6,7 +6,8 @@ from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from counterfoil.active import refuse_nested
-from counterfoil.aio.transacting import arun, awaiting_body
+from counterfoil.aio.transacting import awaiting_body
+from counterfoil.drivers.driving import adrive
 from counterfoil.drivers.join import ajoined, packages
 from counterfoil.errors import ForeignTransaction
 from counterfoil.joining import check_transactional
@@ -106,7 +107,7 @@ class AsyncJoined:
             await self._host.prepare()
             body = self._host.lend(awaiting_body(job)) if job.effect.is_async else None
             protocol = record(job, body, at_once=self._desk.async_store.claims_at_once)
-            return await arun(protocol, lambda step: transaction.run(step.maker))
+            return await adrive(protocol, lambda step: transaction.run(step.maker))
 
 
 def join(desk: Desk, transaction: Any) -> AsyncJoined:

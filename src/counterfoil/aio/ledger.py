@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar, assert_never
 from counterfoil.active import refuse_nested
 from counterfoil.aio.operations import AsyncOperations
 from counterfoil.aio.reviews import AsyncReviews
-from counterfoil.aio.transacting import arun, awaiting_body
+from counterfoil.aio.transacting import awaiting_body
 from counterfoil.config import database_url
 from counterfoil.desk import Desk, check_effect, open_desk
+from counterfoil.drivers.driving import adrive
 from counterfoil.ledger import CLOSE_WAIT_S, DEFAULT_WAIT, NOWHERE
 from counterfoil.model import Origin, Receipt, Trusted
 from counterfoil.performing import Job, Read, Write, perform
@@ -256,7 +257,7 @@ class AsyncCounterfoil:
                 case _:
                     assert_never(step)
 
-        return await arun(transact(job, self._body(job), at_once=self.store.claims_at_once), do)
+        return await adrive(transact(job, self._body(job), at_once=self.store.claims_at_once), do)
 
     def _body(self, job: Job) -> Body | None:
         if job.effect.is_async:

@@ -8,17 +8,16 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Generator
 
 A = TypeVar("A")
-C = TypeVar("C")
 T = TypeVar("T")
 
 
-def drive(actions: Generator[A, Any, T], connection: C, do: Callable[[C, A], Any]) -> T:
-    """Carry out actions on one connection to their end."""
+def drive(actions: Generator[A, Any, T], do: Callable[[A], Any]) -> T:
+    """Carry out actions to their end."""
     try:
         action = next(actions)
         while True:
             try:
-                answer = do(connection, action)
+                answer = do(action)
             except BaseException as error:  # noqa: BLE001 - thrown in, to be judged there
                 action = actions.throw(error)
             else:
@@ -30,13 +29,13 @@ def drive(actions: Generator[A, Any, T], connection: C, do: Callable[[C, A], Any
         actions.close()
 
 
-async def adrive(actions: Generator[A, Any, T], connection: C, do: Callable[[C, A], Awaitable[Any]]) -> T:
-    """Carry out actions on one connection of an event loop to their end."""
+async def adrive(actions: Generator[A, Any, T], do: Callable[[A], Awaitable[Any]]) -> T:
+    """Carry out actions on an event loop to their end."""
     try:
         action = next(actions)
         while True:
             try:
-                answer = await do(connection, action)
+                answer = await do(action)
             except BaseException as error:  # noqa: BLE001 - thrown in, to be judged there
                 action = actions.throw(error)
             else:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Generator
 from contextlib import nullcontext, suppress
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, TypeVar, assert_never
 from weakref import WeakKeyDictionary
 
@@ -240,7 +241,7 @@ class JoinedPostgres:
         return row is not None and Place(**row) == self._place()
 
     def _run(self, maker: Maker[T], place: Place) -> T:
-        return drive(joining(self._store.protocol, maker, place, Progress()), self._connection, _do)
+        return drive(joining(self._store.protocol, maker, place, Progress()), partial(_do, self._connection))
 
     def _place(self) -> Place:
         place = PLACES[self._store] = self._store.read(where)

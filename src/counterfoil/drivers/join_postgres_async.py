@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import nullcontext, suppress
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar, assert_never
 
 import psycopg
@@ -73,7 +74,9 @@ class AsyncJoinedPostgres:
             return await self._run(maker, now)
 
     async def _run(self, maker: Maker[T], place: Place) -> T:
-        return await adrive(joining(self._store.store.protocol, maker, place, Progress()), self._connection, _do)
+        return await adrive(
+            joining(self._store.store.protocol, maker, place, Progress()), partial(_do, self._connection)
+        )
 
     async def _place(self) -> Place:
         place = PLACES[self._store.store] = await self._store.read(where)

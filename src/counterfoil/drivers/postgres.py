@@ -131,7 +131,7 @@ class PostgresStore:
 
 def run(connection: psycopg.Connection[Any], actions: Actions[T]) -> T:
     """Carry out actions on one connection."""
-    return drive(actions, connection, _do)
+    return drive(actions, partial(_do, connection))
 
 
 def _do(connection: psycopg.Connection[Any], action: Action) -> Any:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 from itertools import count
 from typing import TYPE_CHECKING, Any, TypeVar, assert_never
 
@@ -63,7 +64,7 @@ class AsyncPostgresStore:
         for runs in count(1):
             try:
                 async with self.lender.connection() as connection:
-                    return await adrive(self._protocol.reading(maker), connection, _do)
+                    return await adrive(self._protocol.reading(maker), partial(_do, connection))
             except psycopg.Error as error:
                 self._protocol.again_or_raise(error, Progress(), runs=runs)
         raise AssertionError("unreachable")
@@ -87,7 +88,7 @@ class AsyncPostgresStore:
             progress = Progress()
             try:
                 async with self.lender.connection() as connection:
-                    return await adrive(self._protocol.writing(maker, progress), connection, _do)
+                    return await adrive(self._protocol.writing(maker, progress), partial(_do, connection))
             except psycopg.Error as error:
                 self._protocol.again_or_raise(error, progress, runs=runs)
         raise AssertionError("unreachable")
