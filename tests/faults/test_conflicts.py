@@ -16,6 +16,10 @@ from tests.conformance.subject import ASYNC, Background, Gate
 from tests.faults.subject import Wired, wired
 from tests.postgres.databases import Database
 
+WAITING = """
+from pg_locks lock join pg_stat_activity session using (pid)
+where not lock.granted and session.datname = current_database()
+"""
 FAILURES = {"serialization_failure": "40001", "deadlock_detected": "40P01"}
 TRIGGER = """
 create sequence failures;
@@ -117,7 +121,7 @@ def test_a_real_deadlock(own: Wired, fresh_database: Database) -> None:
             runs.append(name)
             if len(runs) == 1:
                 other_asks.append(Background(lambda: other.execute("select * from counterfoil_operation for update")))
-                wait_until(fresh_database, "select count(*) = 1 from pg_locks where not granted")
+                wait_until(fresh_database, f"select count(*) = 1 {WAITING}")
 
     other_asks: list[Background] = []
     with psycopg.connect(fresh_database.url) as other, own.probe.during(meet):
@@ -200,8 +204,8 @@ def test_what_a_statement_is_cancelled_by_does_not_matter(subject: Wired, postgr
         subject.perform(refuse, title="a")
     with locked(postgres_database):
         worker = Background(lambda: subject.perform(refuse, title="a"))
-        wait_until(postgres_database, "select count(*) > 0 from pg_locks where not granted")
-        postgres_database.execute("select pg_cancel_backend(pid) from pg_locks where not granted")
+        wait_until(postgres_database, f"select count(*) > 0 {WAITING}")
+        postgres_database.execute(f"select pg_cancel_backend(pid) {WAITING}")
         with pytest.raises(Busy):
             worker.result()
     assert len(subject.sent) == 1
