@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar, assert_never
 
 from counterfoil.active import refuse_nested, refuse_on_loop, refuse_unjoined
 from counterfoil.config import database_url
+from counterfoil.core.branches import validate_path
 from counterfoil.desk import Desk, check_effect, open_desk
 from counterfoil.drivers.driving import drive
 from counterfoil.errors import AsyncEffectInSync
@@ -186,22 +187,34 @@ class Counterfoil:
         request_id: str | None = None,
         workflow_id: str | None = None,
         principal: str | None = None,
+        thread_id: str | None = None,
+        in_branch: str | None = None,
         **arguments: Any,
     ) -> Verification:
         """Ask the provider about an operation, also after success, and record the answer.
 
-        Takes the same arguments as `perform`: a settled operation no longer holds its payload.
+        Takes the same arguments as `perform`: a settled operation no longer holds its payload. `in_branch` names the
+        branch in which it was performed, as `Operation.branch` does; a key that uses the thread is given the id that
+        the thread had before any branch.
 
         Raises:
             OperationNotFound: there is no such operation.
             ContradictoryDeclaration: the provider declares no look-up.
+            InvalidId: the branch's name is none.
         """
         refuse_nested("verify")
         check_effect(effect)
         refuse_on_loop("verify", "await cf.verify(...) with an AsyncCounterfoil")
         refuse_unjoined("verify", self.desk.store)
         refuse_async(effect)
-        trusted = Trusted(tenant=tenant or "", request_id=request_id, workflow_id=workflow_id, principal=principal)
+        trusted = Trusted(
+            tenant=tenant or "",
+            request_id=request_id,
+            workflow_id=workflow_id,
+            principal=principal,
+            thread_id=thread_id,
+            branch=validate_path(in_branch),
+        )
         protocol = verify(self.desk.job(effect, arguments, trusted, NOWHERE))
         return self._runner.run(protocol, wait_ms=0)
 

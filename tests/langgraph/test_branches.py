@@ -1,13 +1,16 @@
 """Branches: a named line of history with effects of its own, beside the line that it leaves."""
 
 import asyncio
+import json
 import threading
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
 from langgraph.types import Command, interrupt
 
-from counterfoil import AsyncCounterfoil, Branch, Counterfoil
+from counterfoil import AsyncCounterfoil, Branch, Counterfoil, EffectCall, Provider, effect
+from counterfoil.cli.main import cli
 from counterfoil.errors import (
     BranchRequired,
     BranchTaken,
@@ -17,6 +20,7 @@ from counterfoil.errors import (
     InvalidId,
     MintedHere,
     NestedEffect,
+    OperationNotFound,
     SyncOnEventLoop,
     ThreadBusy,
     TrustedFieldMismatch,
@@ -24,7 +28,7 @@ from counterfoil.errors import (
 )
 from counterfoil.langgraph import mint, perform
 from counterfoil.testing.tally import TallyFile
-from tests.langgraph.shop import WHO, Shop, State, chain, charge, conf, invite
+from tests.langgraph.shop import WHO, Shop, State, accept, chain, charge, conf, find, invite
 from tests.langgraph.test_claims import hold
 from tests.langgraph.test_upkeep import before, big, history, inviting, minting, running
 
@@ -306,8 +310,6 @@ def test_a_run_that_a_branch_starts_on_another_thread_is_in_the_branch_too(shop:
 
 
 def test_a_key_of_the_thread_calls_it_as_it_was_called_before_the_branch(shop: Shop) -> None:
-    from counterfoil import EffectCall, effect
-
     @effect("test.thread-key", key="{thread_id}/letter/{order}")
     def letter(call: EffectCall, *, order: str) -> int:
         return call.resource(TallyFile).accept("letter", call.operation_id, {"thread": call.trusted.thread_id})
@@ -456,11 +458,59 @@ def test_pruning_and_deleting_the_thread_that_was_left_takes_nothing_from_a_bran
 
 
 def test_forking_inside_an_effect_is_refused(shop: Shop) -> None:
-    from counterfoil import EffectCall, effect
-
     @effect("test.forking-effect", key="{request_id}/forking")
     def forking(call: EffectCall) -> str:
         return shop.cf.fork("t-1", branch="what-if", tenant="team-A").thread_id
 
     with pytest.raises(NestedEffect):
         shop.cf.perform(forking, tenant="team-A", request_id="r-1")
+
+
+# --- named from outside ----------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(params=["blocking", "awaiting"])
+def verify(request: pytest.FixtureRequest, shop: Shop) -> Any:
+    """Verify in one colour."""
+    if request.param == "blocking":
+        return shop.cf.verify
+    return lambda *args, **given: asyncio.run(AsyncCounterfoil(shop.cf.desk).verify(*args, **given))
+
+
+@effect("test.shown", key="{thread_id}/{request_id}/{order}", provider=Provider(lookup=find, lookup_lag="0s"))
+def shown(call: EffectCall, *, order: str) -> dict[str, int]:
+    return {"number": accept(call)}
+
+
+def test_an_operation_of_a_branch_is_verified_by_the_branchs_name(shop: Shop, verify: Any) -> None:
+    made = shop.cf.compile(chain(("n", lambda state: perform(shown, order="1").value)))
+    shop.cf.run(made, {}, **WHO)
+    first = shop.cf.fork("t-1", where(shop, made, "n"), branch="a", tenant="team-A")
+    second = shop.cf.fork(first.thread_id, branch="b", tenant="team-A")
+    for branch in (first, second):
+        shop.cf.run(made, None, **run_of(branch))
+    shop.desk.is_open = True
+    for name, plain in ((None, ""), (first.branch, "~branch-a"), (second.branch, "~branch-a~branch-b")):
+        told = verify(shown, **WHO, order="1", in_branch=name)
+        assert (told.operation_id, told.agrees) == (f"t-1/r-1/1{plain}", True)
+    with pytest.raises(OperationNotFound, match="~branch-c"):
+        verify(shown, **WHO, order="1", in_branch="c")
+    for bad in ("", "a~", "~branch-a", 7):
+        with pytest.raises(InvalidId):
+            verify(shown, **WHO, order="1", in_branch=bad)
+
+
+@pytest.mark.parametrize("verb", ["ops show", "receipts show", "explain"])
+def test_the_command_line_names_an_operation_of_a_branch(shop: Shop, graph: Any, verb: str) -> None:
+    branch = shop.cf.fork("t-1", where(shop, graph, "pay"), branch="what-if", tenant="team-A")
+    shop.cf.run(graph, None, **run_of(branch))
+
+    def told(*words: str) -> Any:
+        given = [*verb.split(), *words, "--url", shop.url, "--json"]
+        return CliRunner().invoke(cli, given)
+
+    for words in ((PLAIN, "--branch", "what-if"), (MARKED,)):
+        assert json.loads(told(*words).stdout)["operation_id"] == MARKED
+    assert json.loads(told(PLAIN).stdout)["operation_id"] == PLAIN
+    assert json.loads(told(PLAIN, "--branch", "other").stderr)["error"]["code"] == "operation-not-found"
+    assert json.loads(told(PLAIN, "--branch", "not a name").stderr)["error"]["code"] == "invalid-id"

@@ -11,6 +11,7 @@ from counterfoil.aio.operations import AsyncOperations
 from counterfoil.aio.reviews import AsyncReviews
 from counterfoil.aio.transacting import awaiting_body
 from counterfoil.config import database_url
+from counterfoil.core.branches import validate_path
 from counterfoil.desk import Desk, check_effect, open_desk
 from counterfoil.drivers.driving import adrive
 from counterfoil.ledger import CLOSE_WAIT_S, DEFAULT_WAIT, NOWHERE
@@ -138,11 +139,20 @@ class AsyncCounterfoil:
         request_id: str | None = None,
         workflow_id: str | None = None,
         principal: str | None = None,
+        thread_id: str | None = None,
+        in_branch: str | None = None,
         **arguments: Any,
     ) -> Verification:
         """Ask the provider about an operation, also after success; see `Counterfoil.verify`."""
         refuse_nested("verify")
-        trusted = Trusted(tenant=tenant or "", request_id=request_id, workflow_id=workflow_id, principal=principal)
+        trusted = Trusted(
+            tenant=tenant or "",
+            request_id=request_id,
+            workflow_id=workflow_id,
+            principal=principal,
+            thread_id=thread_id,
+            branch=validate_path(in_branch),
+        )
         protocol = verify(self.desk.job(effect, arguments, trusted, NOWHERE))
         return await self._runner.run(protocol, wait_ms=0)
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import click
 
-from counterfoil.cli.session import Session, verb
+from counterfoil.cli.session import Session, names_operation, verb
 
 
 @click.command()
-@click.argument("operation", metavar="OPERATION|CODE")
 @verb
+@names_operation("OPERATION|CODE")
 def command(session: Session, operation: str) -> None:
     """Say why an operation ran, did not run, or waits; or print an error's page.
 

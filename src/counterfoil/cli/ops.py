@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from counterfoil.cli.session import Session, integer, verb
+from counterfoil.cli.session import Session, integer, names_operation, verb
 
 if TYPE_CHECKING:
     from counterfoil.model import Operation, OperationDetail, Page
@@ -80,8 +80,8 @@ def _line(operation: Operation, all_tenants: bool) -> list[object]:  # noqa: FBT
 
 
 @command.command()
-@click.argument("operation", metavar="OPERATION")
 @verb
+@names_operation()
 def show(session: Session, operation: str) -> None:
     """Show one operation with its attempts, evidence and cases."""
     from counterfoil.cli.output import say, show_json

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from counterfoil.cli.session import Session, verb
+from counterfoil.cli.session import Session, names_operation, verb
 
 if TYPE_CHECKING:
     from counterfoil.errors import OperationError
@@ -19,8 +19,8 @@ def command() -> None:
 
 
 @command.command()
-@click.argument("operation", metavar="OPERATION")
 @verb
+@names_operation()
 def show(session: Session, operation: str) -> None:
     """Show the receipt of an operation; the exit code tells failed (1), running (7) and unknown (6) apart."""
     import json

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from counterfoil.cli.session import Session, integer, verb
+from counterfoil.cli.session import Session, integer, names_operation, verb
 
 if TYPE_CHECKING:
     from counterfoil.core.states import Verdict
@@ -96,8 +96,8 @@ def _permitted(case: Case, detail: OperationDetail) -> tuple[Verdict, ...]:
 
 
 @command.command("open")
-@click.argument("operation", metavar="OPERATION")
 @verb
+@names_operation()
 def open_(session: Session, operation: str) -> None:
     """Open the case of an operation whose claim ran out before anybody noticed, so that it can be judged."""
     from counterfoil.cli.output import case_json, say, show_json

@@ -174,3 +174,22 @@ def verb(function: Callable[..., Any]) -> Callable[..., Any]:
     for option in reversed(options):
         wrapped = option(wrapped)
     return wrapped
+
+
+def names_operation(metavar: str = "OPERATION") -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Give a verb an operation's id as its argument, and the option --branch for the id that it has in a branch.
+
+    It stands below `verb`.
+    """
+
+    def named(function: Callable[..., Any]) -> Callable[..., Any]:
+        def run(session: Session, *, operation: str, branch: str | None, **arguments: Any) -> None:
+            from counterfoil.core.branches import marked, validate_path
+
+            function(session, marked(operation, validate_path(branch)), **arguments)
+
+        wrapped: Callable[..., Any] = functools.update_wrapper(run, function)
+        option = click.option("--branch", metavar="NAME", help="The same action in a branch: what-if, what-if~deeper.")
+        return click.argument("operation", metavar=metavar)(option(wrapped))
+
+    return named

@@ -32,6 +32,17 @@ def validate_branch(name: object) -> str:
     return name
 
 
+def validate_path(path: object) -> str | None:
+    """Return a branch's path of names, such as `what-if` or `what-if~deeper`; None is the main line.
+
+    Raises:
+        InvalidId: it is no text, or one of its names is none.
+    """
+    if path is None:
+        return None
+    return _WITHIN.join(map(validate_branch, path.split(_WITHIN) if isinstance(path, str) else (path,)))
+
+
 def within(branch: str | None, name: str) -> str:
     """Return the path of a branch that leaves another one, or the main line."""
     return name if branch is None else f"{branch}{_WITHIN}{name}"
