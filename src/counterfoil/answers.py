@@ -113,9 +113,10 @@ def not_sent(key: OperationKey, cause: BaseException | None) -> EffectNotSent:
 def not_stored(key: OperationKey, result: object, error: StoreError) -> OutcomeNotStored:
     """Tell a caller that its effect ended, but that the database did not take the outcome."""
     return OutcomeNotStored(
-        f"The effect of operation {key} ended ({type(result).__name__.lower()}), but its outcome could not be stored:"
-        f" {error} When the claim's lease is over, the operation counts as unknown and is looked up or decided by a"
-        " person; it is not sent again on a guess. What the effect returned is in this error's `result`: keep it.",
+        f"The effect of operation {key} ended ({type(result).__name__.lower()}), but its outcome could not be stored"
+        f" ({error.code}: the error that this one was raised from says why). When the claim's lease is over, the"
+        " operation counts as unknown and is looked up or decided by a person; it is not sent again on a guess. What"
+        " the effect returned is in this error's `result`: keep it.",
         **_facts(key),
         result=getattr(result, "value", None),
     )

@@ -180,6 +180,9 @@ def test_an_outcome_whose_row_another_session_holds(subject: Wired, postgres_dat
         with pytest.raises(OutcomeNotStored) as caught:
             worker.result()
     assert caught.value.facts["result"] == {"id": 1, "title": "a"}
+    assert "could not be stored (store-busy: " in str(caught.value)
+    assert "othing was written" not in str(caught.value), "the effect ended: that is no harmless failure"
+    assert isinstance(caught.value.__cause__, Busy)
     assert (len(subject.sent), subject.state) == (1, "in_flight")
 
 

@@ -1,15 +1,19 @@
 """A server that gives no connection, or not the one that is wanted: its reason reaches the caller, no secret does."""
 
+import re
+import time
+import traceback
 from collections.abc import Iterator
 from functools import partial
 from itertools import count
 from pathlib import Path
-from urllib.parse import quote
+from urllib.parse import quote, urlsplit
 
 import psycopg
 import pytest
 
 from counterfoil import Counterfoil, NotSent
+from counterfoil.drivers import postgres_open
 from counterfoil.errors import EffectNotSent, InvalidUrl, PoolExhausted, Retry, StoreUnavailable
 from tests.conformance.subject import SYNC, Background, Gate
 from tests.faults.subject import Wired, wired
@@ -19,31 +23,87 @@ from tests.postgres.servers import PrivateServer
 SECRET = "hunter-22"
 
 
+def url_of(database: Database, netloc: str, name: str) -> str:
+    """Return a URL with this database's user, place and name where they are asked for."""
+    user, _, place = database.url.removeprefix("postgresql://").partition("/")[0].rpartition("@")
+    return f"postgresql://{netloc}/{name}".format(user=user, place=place, name=database.name)
+
+
 @pytest.mark.parametrize(
-    ("netloc", "name", "said"),
+    ("netloc", "name", "said", "retry"),
     [
-        (f"postgres:{SECRET}@{{place}}", "{name}", 'password authentication failed for user "postgres"'),
-        (f"nobody:{SECRET}@{{place}}", "{name}", 'password authentication failed for user "nobody"'),
-        ("{user}@{place}", "missing", 'database "missing" does not exist'),
-        (f"postgres:{SECRET}@no.such.host.invalid", "{name}", "no.such.host.invalid"),
-        (f"postgres:{SECRET}@127.0.0.1:1", "{name}", "Connection refused"),
-        (f"postgres:{SECRET}%zz@{{place}}", "{name}", "invalid percent-encoded token"),
-        ("{user}@{place}", "{name}?nonsense=1", "nonsense"),
-        ("{user}@{place}", f"{{name}}?passfile=/nowhere&sslpassword={SECRET}&sslmode=require", "SSL"),
+        (f"postgres:{SECRET}@{{place}}", "{name}", 'password authentication failed for user "postgres"', Retry.NEVER),
+        (f"nobody:{SECRET}@{{place}}", "{name}", 'password authentication failed for user "nobody"', Retry.NEVER),
+        ("postgres@{place}", "{name}?passfile=/nowhere", "no password supplied", Retry.NEVER),
+        ("{user}@{place}", "missing", 'database "missing" does not exist', Retry.NEVER),
+        ("{user}@{place}", "{name}?options=-cnonsense%3D1", 'configuration parameter "nonsense"', Retry.NEVER),
+        (f"postgres:{SECRET}@no.such.host.invalid", "{name}", "no.such.host.invalid", Retry.SAFE),
+        (f"postgres:{SECRET}@127.0.0.1:1", "{name}", "Connection refused", Retry.SAFE),
+        ("{user}@{place}", f"{{name}}?passfile=/nowhere&sslpassword={SECRET}&sslmode=require", "SSL", Retry.NEVER),
     ],
 )  # fmt: skip
 def test_what_keeps_it_from_opening_is_told_without_the_password(
-    postgres_database: Database, netloc: str, name: str, said: str
+    postgres_database: Database, netloc: str, name: str, said: str, retry: Retry
 ) -> None:
-    user, _, place = postgres_database.url.removeprefix("postgresql://").partition("/")[0].rpartition("@")
-    url = f"postgresql://{netloc}/{name}".format(user=user, place=place, name=postgres_database.name)
+    url = url_of(postgres_database, netloc, name)
     with pytest.raises(StoreUnavailable) as caught:
         Counterfoil.open(url)
     assert said in str(caught.value)
     assert "Nothing was written" in str(caught.value)
-    for secret in (SECRET, user.partition(":")[2] or SECRET):
+    for secret in (SECRET, f":{urlsplit(postgres_database.url).password or SECRET}@"):
         assert secret not in str(caught.value)
-    assert caught.value.retry is Retry.SAFE
+    assert caught.value.retry is retry
+    assert not re.search(r"[\n\t]|  |\?\.|\.\.", str(caught.value)), "one line, with nothing ragged in it"
+
+
+@pytest.mark.parametrize(
+    ("netloc", "name", "said"),
+    [
+        (f"postgres:{SECRET}%zz@{{place}}", "{name}", "%25"),
+        ("{user}@{place}", "{name}?nonsense=1", "no option nonsense"),
+        ("{user}@{place}", "{name}?sslmode=hunter", "option sslmode"),
+        ("{user}@{place}", "{name}?target_session_attrs=hunter&application_name=x", "option target_session_attrs"),
+        ("{user}@{place}", "{name}?connect_timeout=hunter", "option connect_timeout"),
+        ("{user}@{place}", "{name}?port=hunter", "option port"),
+        (f"127.0.0.1:{SECRET}", "{name}", "no port"),
+        ("{user}@127.0.0.1:99999", "{name}", "no port"),
+        ("{user}@[::1]:0", "{name}", "no port"),
+        ("{user}@{place},127.0.0.1:hunter", "{name}", "no port"),
+        (f"postgres:1/{SECRET}?{SECRET}@{{place}}", "{name}", "libpq does not understand it"),
+    ],
+)  # fmt: skip
+def test_a_mistake_in_the_url_is_one_and_what_is_wrong_is_not_quoted(
+    postgres_database: Database, netloc: str, name: str, said: str
+) -> None:
+    with pytest.raises(InvalidUrl) as caught:
+        Counterfoil.open(url_of(postgres_database, netloc, name))
+    assert said in str(caught.value)
+    assert "hunter" not in "".join(traceback.format_exception(caught.value))
+    assert caught.value.retry is Retry.NEVER
+
+
+@pytest.mark.parametrize("password", ["p", "e", "postgres", "FATAL"])
+def test_a_short_password_spoils_no_word_of_a_message(postgres_database: Database, password: str) -> None:
+    place = postgres_database.url.rpartition("@")[2]
+    with pytest.raises(StoreUnavailable) as caught:
+        Counterfoil.open(f"postgresql://nobody:{password}@{place}")
+    assert 'FATAL: password authentication failed for user "nobody"' in str(caught.value)
+    assert "***" not in str(caught.value)
+    assert f":{password}@" not in str(caught.value)
+
+
+def test_a_database_that_goes_away_for_good_is_told_at_once(
+    own_server: PrivateServer, colour: str, tmp_path: Path
+) -> None:
+    subject = wired(own_server.create_database("leaving"), colour, tmp_path)
+    create = subject.ticket()
+    own_server.drop_database("leaving")
+    began = time.monotonic()
+    with pytest.raises(StoreUnavailable, match="does not exist") as caught:
+        subject.perform(create, title="a")
+    assert (caught.value.retry, len(subject.sent)) == (Retry.NEVER, 0)
+    assert time.monotonic() - began < postgres_open.WAIT_S / 2
+    subject.close()
 
 
 @pytest.mark.parametrize("password", ["a/b", "a@b/c", "a?b", "a#b"])
@@ -67,8 +127,9 @@ def test_a_password_with_every_character_is_taken_when_it_is_escaped(postgres_da
 def test_another_encoding_is_refused(own_server: PrivateServer) -> None:
     own_server.execute("create database latin encoding 'LATIN1' locale 'C' template template0")
     try:
-        with pytest.raises(StoreUnavailable, match=r"LATIN1.*UTF8"):
+        with pytest.raises(StoreUnavailable, match=r"LATIN1.*UTF8") as caught:
             Counterfoil.open(own_server.url("latin"))
+        assert caught.value.retry is Retry.NEVER
     finally:
         own_server.drop_database("latin")
 

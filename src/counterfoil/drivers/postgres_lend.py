@@ -12,8 +12,9 @@ import psycopg
 
 from counterfoil.drivers import postgres_open
 from counterfoil.drivers.pgstate import leads_astray
-from counterfoil.drivers.postgres_open import connect, unreachable
+from counterfoil.drivers.postgres_open import connect
 from counterfoil.drivers.postgres_pool import LOOK_S, Shelf, Waiter, closed, exhausted, is_in_transaction, pauses
+from counterfoil.drivers.postgres_refused import check_options, lasting, unreachable
 from counterfoil.errors import CommitUnknown, StoreClosed
 
 if TYPE_CHECKING:
@@ -55,8 +56,10 @@ class Lender:
         """Open a connection, or say at once why not; say whether the sessions behind connections are their own.
 
         Raises:
+            InvalidUrl: libpq does not understand it.
             StoreUnavailable: none can be opened.
         """
+        check_options(self.url)
         try:
             connection, own = connect(self.url)
         except psycopg.Error as error:
@@ -114,15 +117,16 @@ class Lender:
         """Open a connection, trying again while the server is away.
 
         Raises:
-            StoreUnavailable: it took too long.
+            StoreUnavailable: it took too long, or the server refuses for good.
         """
         further = pauses(time.monotonic() + seconds)
         while True:
             try:
                 return lease.opened(connect(self.url, silence)[0])
             except psycopg.Error as error:
-                if (pause := next(further, None)) is None:
-                    raise unreachable(self.url, error) from None
+                refused = unreachable(self.url, error)
+                if lasting(refused) or (pause := next(further, None)) is None:
+                    raise refused from None
             time.sleep(pause)
             self.check_usable()
 

@@ -14,8 +14,9 @@ import psycopg
 from counterfoil.drivers import postgres_open
 from counterfoil.drivers.finishing import to_the_end
 from counterfoil.drivers.pgstate import leads_astray
-from counterfoil.drivers.postgres_open import connect_async, unreachable
+from counterfoil.drivers.postgres_open import connect_async
 from counterfoil.drivers.postgres_pool import LOOK_S, Shelf, Waiter, exhausted, is_in_transaction, pauses
+from counterfoil.drivers.postgres_refused import lasting, unreachable
 from counterfoil.errors import CommitUnknown
 
 if TYPE_CHECKING:
@@ -99,15 +100,16 @@ class AsyncLender:
         """Open a connection, trying again while the server is away.
 
         Raises:
-            StoreUnavailable: it took too long.
+            StoreUnavailable: it took too long, or the server refuses for good.
         """
         further = pauses(time.monotonic() + postgres_open.WAIT_S)
         while True:
             try:
                 return lease.opened(await connect_async(self._url))
             except psycopg.Error as error:
-                if (pause := next(further, None)) is None:
-                    raise unreachable(self._url, error) from None
+                refused = unreachable(self._url, error)
+                if lasting(refused) or (pause := next(further, None)) is None:
+                    raise refused from None
             await asyncio.sleep(pause)
             self._lender.check_usable()
 

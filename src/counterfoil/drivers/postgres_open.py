@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import psycopg
 
 from counterfoil.drivers.pgstate import ServerSilent
-from counterfoil.errors import StoreUnavailable
+from counterfoil.errors import Retry, StoreUnavailable
 
 if TYPE_CHECKING:
     from collections.abc import Generator
@@ -170,24 +170,14 @@ def _is_its_own(connection: Connection | AsyncConnection, row: Any) -> bool:
     """
     process, version, encoding = row
     if version < OLDEST_SERVER or encoding != "UTF8":
-        raise StoreUnavailable(
+        unfit = StoreUnavailable(
             f"The PostgreSQL server has version {version // 10000} and encoding {encoding}; Counterfoil needs version"
             " 13 or newer and a database in UTF8. Nothing was written. Use another server or create the database with:"
             " create database ... encoding 'UTF8' template template0"
         )
+        unfit.retry = Retry.NEVER
+        raise unfit
     own = bool(process == connection.info.backend_pid)
     if not own:
         connection.prepare_threshold = None
     return own
-
-
-def unreachable(url: PostgresUrl, error: psycopg.Error) -> StoreUnavailable:
-    """Say why no connection could be opened, in the server's or the system's own words.
-
-    Those of libpq may quote the password, so that what this returns must be raised without a cause.
-    """
-    said = url.without_password(str(error)).strip() or type(error).__name__
-    return StoreUnavailable(
-        f"No connection to {url.path} could be opened: {said}. Nothing was written; check the URL, the role, that the"
-        " server runs and can be reached, and that it has connections left."
-    )

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 MEMORY = ":memory:"
+LAST_PORT = 65535
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,19 +50,14 @@ class PostgresUrl:
         name = user.partition(":")[0]
         return f"{parts.scheme}://{f'{name}@' if name else ''}{host}{parts.path}"
 
-    def without_password(self, text: str) -> str:
-        """Return a text about this URL in which its password, if it is quoted there, is not to be read."""
-        parts = urlsplit(self.text)
-        given = [parts.password, *(value for name, value in parse_qsl(parts.query) if "password" in name)]
-        for secret in filter(None, given):
-            for spelling in (secret, unquote(secret), quote(secret, safe="")):
-                text = text.replace(spelling, "***")
-        return text
+    def option_names(self) -> set[str]:
+        """Name the options that are given behind the question mark."""
+        return {name for name, _ in parse_qsl(urlsplit(self.text).query, keep_blank_values=True)}
 
     def conninfo(self, defaults: Mapping[str, Any]) -> str:
         """Return the URL with settings that it does not give itself."""
         parts = urlsplit(self.text)
-        given = {name for name, _ in parse_qsl(parts.query, keep_blank_values=True)}
+        given = self.option_names()
         added = urlencode({name: value for name, value in defaults.items() if name not in given})
         return urlunsplit(parts._replace(query="&".join(filter(None, (parts.query, added)))))
 
@@ -126,7 +122,23 @@ def _postgres(url: str, parts: SplitResult) -> PostgresUrl:
             "Cannot read the database URL: a PostgreSQL URL has two slashes, names a database and has no fragment:"
             " postgresql://user@host:5432/database. A # in a password is written %23."
         )
+    if not all(map(_has_no_odd_port, parts.netloc.rpartition("@")[2].split(","))):
+        raise InvalidUrl(
+            "Cannot read the database URL: what follows the host's colon is no port, a number from 1 to 65535. With a"
+            " user and a password write postgresql://user:password@host:5432/database."
+        )
     return PostgresUrl(f"postgresql{url[len(parts.scheme) :]}")
+
+
+def _has_no_odd_port(place: str) -> bool:
+    """Say whether a host is followed by a port, or by none; an address in brackets has colons of its own."""
+    _, colon, port = place.rpartition("]")[2].partition(":")
+    return not colon or port == "" or is_port(port)
+
+
+def is_port(text: str) -> bool:
+    """Say whether a text is the number of a port."""
+    return text.isascii() and text.isdigit() and 1 <= int(text) <= LAST_PORT
 
 
 def anchored(url: str, folder: Path) -> str:
