@@ -20,6 +20,7 @@ from counterfoil.core.effects import (
 from counterfoil.core.states import OperationState, Sender
 from counterfoil.core.unknown import AskAgainAt, AskProvider, PersonDecides, Resend
 from counterfoil.errors import (
+    CommitUnknown,
     DifferentEffect,
     EffectNotSent,
     EffectRefused,
@@ -111,12 +112,15 @@ def not_sent(key: OperationKey, cause: BaseException | None) -> EffectNotSent:
 
 
 def not_stored(key: OperationKey, result: object, error: StoreError) -> OutcomeNotStored:
-    """Tell a caller that its effect ended, but that the database did not take the outcome."""
+    """Tell a caller that its effect ended, but that the database did not take the outcome, as far as is known."""
+    told, then = ("its outcome could not be stored", "When")
+    if isinstance(error, CommitUnknown):
+        told, then = ("nobody knows whether its outcome is stored", "Calling perform again tells. If it is not, when")
     return OutcomeNotStored(
-        f"The effect of operation {key} ended ({type(result).__name__.lower()}), but its outcome could not be stored"
-        f" ({error.code}: the error that this one was raised from says why). When the claim's lease is over, the"
-        " operation counts as unknown and is looked up or decided by a person; it is not sent again on a guess. What"
-        " the effect returned is in this error's `result`: keep it.",
+        f"The effect of operation {key} ended ({type(result).__name__.lower()}), but {told} ({error.code}: the error"
+        f" that this one was raised from says why). {then} the claim's lease is over, the operation counts as unknown"
+        " and is looked up or decided by a person; it is not sent again on a guess. What the effect returned is in this"
+        " error's `result`: keep it.",
         **_facts(key),
         result=getattr(result, "value", None),
     )

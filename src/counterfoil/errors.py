@@ -7,10 +7,13 @@ payload content. HTTP statuses and CLI exit codes are derived from this table, n
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from enum import IntEnum, StrEnum
 from typing import TYPE_CHECKING, Any, ClassVar
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from counterfoil.model import Receipt
 
 
@@ -358,7 +361,7 @@ class OutcomeUnknown(OperationError):
 
 
 class OutcomeNotStored(OperationError):
-    """The effect ended, but the database did not take its outcome; `result` holds what it returned."""
+    """The effect ended, and the database is not known to have taken its outcome; `result` holds what it returned."""
 
     code = "outcome-not-stored"
     retry = Retry.AFTER_RECONCILE
@@ -521,6 +524,14 @@ class CommitUnknown(StoreError):
     code = "commit-unknown"
     retry = Retry.AFTER_RECONCILE
     exit = Exit.OUTCOME_UNKNOWN
+
+    @contextmanager
+    def outlasting(self) -> Iterator[None]:
+        """Raise this error where what follows it fails, too: that nothing was written is true of the latter alone."""
+        try:
+            yield
+        except StoreError as error:
+            raise self from error
 
 
 class StoreClosed(StoreError):

@@ -135,6 +135,7 @@ class Job:
     attempted: bool = False
     error: BaseException | None = None
     lost_commits: int = 0
+    lost: CommitUnknown | None = None
 
     @property
     def key(self) -> OperationKey:
@@ -222,17 +223,22 @@ def _claimable(job: Job, seen: object) -> bool:
 
 
 def _claim(job: Job) -> Protocol[Any]:
-    try:
-        return (yield Write(lambda: claims.claim(job.request)))
-    except CommitUnknown as error:
-        return (yield from _find_claim(job, error))
+    return (yield from _claimed(job, lambda: claims.claim(job.request)))
 
 
 def _claim_resend(job: Job, version: int) -> Protocol[Any]:
+    return (yield from _claimed(job, lambda: claims.claim_resend(job.request, version)))
+
+
+def _claimed(job: Job, maker: Maker[Any]) -> Protocol[Any]:
     try:
-        return (yield Write(lambda: claims.claim_resend(job.request, version)))
+        return (yield Write(maker))
     except CommitUnknown as error:
         return (yield from _find_claim(job, error))
+    except StoreError as error:
+        if job.lost is None:
+            raise
+        raise job.lost from error  # an earlier claim's COMMIT may be on its way still
 
 
 def _find_claim(job: Job, lost: CommitUnknown) -> Protocol[Any]:
@@ -240,10 +246,9 @@ def _find_claim(job: Job, lost: CommitUnknown) -> Protocol[Any]:
 
     One that did not is claimed again, but not without end: where the disk is full that would go round for ever.
     """
-    try:
+    job.lost = lost
+    with lost.outlasting():
         seen = yield Read(lambda: claims.find_claim(job.request))
-    except StoreError as error:  # that nothing was written would be true of the look alone
-        raise lost from error
     job.lost_commits += 1
     if _claimable(job, seen) and job.lost_commits > LOST_COMMITS:
         raise StoreUnavailable(
@@ -300,12 +305,14 @@ def _settle(job: Job, maker: Maker[Any], result: Result) -> Protocol[Settled | L
 
     A COMMIT nobody heard of is looked up by running the guarded write again, which then changes nothing.
     """
+    lost: CommitUnknown | None = None
     for left in reversed(range(SETTLE_TRIES)):
         try:
             settled: Settled | Late = yield Write(maker)
         except StoreError as error:
+            lost = error if isinstance(error, CommitUnknown) else lost
             if not left:
-                raise answers.not_stored(job.key, result, error) from error
+                raise answers.not_stored(job.key, result, lost or error) from (lost or error)
         else:
             return settled
     raise LookupError("unreachable: the last try returns or raises")
@@ -375,8 +382,9 @@ def _ask(job: Job, row: Any, asked_at: int) -> Protocol[Any]:
 
     try:
         return (yield Write(maker))
-    except CommitUnknown:
-        return LostRace()
+    except CommitUnknown as lost:
+        with lost.outlasting():
+            return (yield from _look(job))
 
 
 def ask(job: Job, row: Row) -> Protocol[LookupAnswer]:

@@ -58,8 +58,9 @@ class Reviews:
         key = OperationKey(tenant=check_tenant(tenant), operation_id=CALLED.text("operation_id", operation_id))
         try:
             found = self._store.write(lambda: reviews.open_for_review(key))
-        except CommitUnknown:  # asked again, it finds the case that it opened
-            found = self._store.write(lambda: reviews.open_for_review(key))
+        except CommitUnknown as lost:
+            with lost.outlasting():  # asked again, it finds the case that it opened
+                found = self._store.write(lambda: reviews.open_for_review(key))
         return opened(key, found)
 
     def resolve(
@@ -110,8 +111,9 @@ class Reviews:
         seq = number(case_id, tenant)
         try:
             done = self._store.write(lambda: reviews.resolve(tenant, seq, given))
-        except CommitUnknown:
-            stored = self._store.read(lambda: reviews.find_ruling(tenant, seq, given))
+        except CommitUnknown as lost:
+            with lost.outlasting():
+                stored = self._store.read(lambda: reviews.find_ruling(tenant, seq, given))
             if stored is None:
                 raise
             done = stored

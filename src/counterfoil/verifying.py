@@ -76,8 +76,9 @@ def _record(job: Job, seen: Seen, answer: LookupAnswer) -> Protocol[Row]:
     row: Row
     try:
         row = yield Write(maker)
-    except CommitUnknown:
-        row = yield Write(maker)
+    except CommitUnknown as lost:
+        with lost.outlasting():
+            row = yield Write(maker)
     return row
 
 

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from counterfoil import Absent, NotSent, Provider, Refused
-from counterfoil.errors import CommitUnknown, EffectNotSent, EffectRefused, OutcomeUnknown
+from counterfoil.errors import Busy, CommitUnknown, EffectNotSent, EffectRefused, OutcomeNotStored, OutcomeUnknown
 from tests.conformance.subject import ASYNC, Background, Gate, Subject
 
 BEFORE, AFTER = "before-commit", "after-commit"
@@ -145,3 +145,93 @@ def test_a_lost_commit_of_a_late_result_settles_it_once(subject: Subject, point:
         gate.open()
         assert worker.result().value["id"] == 1
     assert (subject.state, subject.attempts(), subject.cases()) == ("succeeded", ["succeeded"], [])
+
+
+# --- what follows a lost COMMIT fails, too ---------------------------------------------------------------------------
+
+
+class LostAndGone:
+    """A probe that loses the answer of the nth COMMIT, which took effect, and from then on the whole database."""
+
+    def __init__(self, nth: int = 1, *, since: str | None = None) -> None:
+        self.lost, self.gone = LostCommit(nth, AFTER, since=since), False
+
+    def __call__(self, point: Any, name: str) -> None:
+        if self.gone:
+            raise Busy("the database stayed locked; nothing was written")
+        try:
+            self.lost(point, name)
+        except CommitUnknown:
+            self.gone = True
+            raise
+
+
+def lose_reply() -> None:
+    raise OSError
+
+
+def test_a_claim_that_cannot_be_looked_up_is_not_said_to_be_none(subject: Subject) -> None:
+    ticket = subject.ticket()
+    with subject.probe.during(LostAndGone()), pytest.raises(CommitUnknown) as caught:
+        subject.perform(ticket, title="a")
+    assert isinstance(caught.value.__cause__, Busy)
+    assert (subject.state, len(subject.sent)) == ("in_flight", 0)
+
+
+def test_a_claim_made_again_is_not_said_to_be_none_either(subject: Subject) -> None:
+    """The first one's COMMIT may be on its way still when it is looked up."""
+    ticket, lost = subject.ticket(), LostCommit(1, BEFORE)
+
+    def probe(point: Any, name: str) -> None:
+        if lost.left < 1 and point == BEFORE:
+            raise Busy("the database stayed locked; nothing was written")
+        lost(point, name)
+
+    with subject.probe.during(probe), pytest.raises(CommitUnknown):
+        subject.perform(ticket, title="a")
+
+
+def test_an_outcome_that_may_be_stored_is_not_said_to_be_lost(subject: Subject) -> None:
+    ticket = subject.ticket()
+    with subject.probe.during(LostAndGone(2)), pytest.raises(OutcomeNotStored, match="nobody knows") as caught:
+        subject.perform(ticket, title="a")
+    assert "nothing was written" not in str(caught.value)
+    assert caught.value.result == {"id": 1, "title": "a"}
+    assert subject.perform(ticket, title="a").already_happened
+
+
+def test_a_look_up_s_answer_that_may_be_stored_is_not_said_to_be_lost(subject: Subject) -> None:
+    ticket = subject.ticket(lose_reply, provider=subject.provider(lookup=never_shown, lookup_lag="0s"))
+    with pytest.raises(OutcomeUnknown):
+        subject.perform(ticket, title="a")
+    subject.clock.advance("31s")
+    with subject.probe.during(LostAndGone(since="insert_evidence")), pytest.raises(CommitUnknown):
+        subject.perform(ticket, title="a")
+    assert subject.state == "pending"
+
+
+def never_shown(call: Any, *, title: str) -> Any:
+    return Absent()
+
+
+def test_a_verification_that_may_be_stored_is_not_said_to_be_lost(subject: Subject) -> None:
+    ticket = subject.ticket(provider=subject.provider(lookup=never_shown, lookup_lag="0s"))
+    subject.perform(ticket, title="a")
+    subject.clock.advance("31s")
+    with subject.probe.during(LostAndGone()), pytest.raises(CommitUnknown):
+        subject.verify(ticket, title="a")
+    assert subject.cases() == ["contradicting_receipts"]
+
+
+def test_a_review_that_may_be_stored_is_not_said_to_be_lost(subject: Subject) -> None:
+    ticket = subject.ticket(lose_reply)
+    with pytest.raises(OutcomeUnknown):
+        subject.perform(ticket, title="a")
+    (operation_id,) = [row["operation_id"] for row in subject.rows("operation")]
+    opened = subject.settle(subject.cf.review.open(operation_id, tenant="team-a"))
+    with subject.probe.during(LostAndGone()), pytest.raises(CommitUnknown):
+        subject.settle(subject.cf.review.open(operation_id, tenant="team-a"))
+    said = {"verdict": "happened", "by": "ann", "evidence": "seen", "expect_version": opened.version}
+    with subject.probe.during(LostAndGone()), pytest.raises(CommitUnknown):
+        subject.settle(subject.cf.review.resolve(opened.case_id, tenant="team-a", **said))
+    assert subject.state == "succeeded"

@@ -9,9 +9,12 @@ import pytest
 
 from counterfoil import Effect
 from counterfoil.drivers.probes import Point
-from counterfoil.errors import OutcomeUnknown
+from counterfoil.errors import CommitUnknown, OutcomeUnknown
+from counterfoil.model import OperationKey
+from counterfoil.storage.scripts import leases
 from counterfoil.testing.wire import Wire
 from tests.conformance.subject import SYNC, Background, Gate
+from tests.conformance.test_commits import LostAndGone
 from tests.faults.subject import Wired, wired
 from tests.postgres.databases import Database
 
@@ -111,3 +114,17 @@ def test_a_renewal_does_not_wait_for_a_connection_that_nobody_answers(
         with subject.probe.during(renewals):
             assert subject.perform(create, title="a").value["id"] == 1
         subject.close()
+
+
+def test_a_renewal_that_may_be_stored_is_not_said_to_be_lost(blocking: Wired) -> None:
+    key = OperationKey(tenant="team-a", operation_id="ticket:r-1")
+
+    def renew(within: float) -> bool:
+        renewed: bool = blocking.cf.desk.store.renew(lambda: leases.renew(key, fence=1, lease=1000), within=within)
+        return renewed
+
+    def act() -> None:
+        with blocking.probe.during(LostAndGone()), pytest.raises(CommitUnknown):
+            renew(5.0)
+
+    blocking.perform(blocking.ticket(act, lease="1s", time_limit="60s"), title="a")

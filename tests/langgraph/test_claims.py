@@ -18,11 +18,12 @@ from langgraph.runtime import RunControl
 from langgraph.types import Command, interrupt
 
 from counterfoil.drivers.probes import Point
-from counterfoil.errors import ThreadBusy, VersionConflict
+from counterfoil.errors import CommitUnknown, ThreadBusy, VersionConflict
 from counterfoil.langgraph import claims
 from counterfoil.storage.scripts import threads
 from counterfoil.storage.scripts.threads import Claimed, ThreadKey, ThreadRequest
 from counterfoil.testing.clock import FakeClock
+from tests.conformance.test_commits import AFTER, BEFORE, LostAndGone, LostCommit
 from tests.langgraph.shop import WHO, Shop, State, chain
 from tests.langgraph.worker import graph_of
 
@@ -422,3 +423,43 @@ def test_a_run_of_a_deleted_thread_is_not_taken_for_the_one_that_began_it_anew(s
     thread.join(30)
     assert len(stale) == 1
     assert graph.get_state(shop.cf.config(**WHO)).values["log"] == ["anew"]
+
+
+# --- a claim whose COMMIT nobody heard of ----------------------------------------------------------------------------
+
+
+CLAIM = "insert_claimed_thread"
+
+
+def enter(cf: Any, graph: Any, colour: str) -> Any:
+    config = cf.config(**WHO)
+    return graph.invoke({}, config) if colour == "blocking" else asyncio.run(graph.ainvoke({}, config))
+
+
+@pytest.mark.parametrize("colour", ["blocking", "awaiting"])
+@pytest.mark.parametrize("point", [BEFORE, AFTER])
+def test_a_lost_commit_of_a_claim_does_not_show(shop: Shop, point: str, colour: str) -> None:
+    cf = shop.open(probe=LostCommit(1, point, since=CLAIM))
+    assert enter(cf, cf.compile(chain(("n", noted))), colour)["log"] == ["n"]
+    assert owner(shop) == IDLE
+
+
+@pytest.mark.parametrize("colour", ["blocking", "awaiting"])
+def test_a_claim_that_cannot_be_looked_up_is_not_said_to_be_none(shop: Shop, colour: str) -> None:
+    lost = LostAndGone(since=CLAIM)
+    cf = shop.open(probe=lost)
+    graph = cf.compile(chain(("n", noted)))
+    with pytest.raises(CommitUnknown):
+        enter(cf, graph, colour)
+    assert owner(shop)[0][0] == "running"
+    lost.gone = False
+    assert enter(cf, graph, colour)["log"] == ["n"]  # its run is over, so that it does not stand in the way
+
+
+@pytest.mark.parametrize("colour", ["blocking", "awaiting"])
+def test_a_claim_that_was_lost_is_made_again_over_one_that_is_over(shop: Shop, colour: str) -> None:
+    clock = FakeClock()
+    hold(shop, clock=clock)
+    clock.advance("700s")
+    cf = shop.open(probe=LostCommit(1, BEFORE, since=CLAIM), clock=clock)
+    assert enter(cf, cf.compile(chain(("n", noted))), colour)["log"] == ["n"]

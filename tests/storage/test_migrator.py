@@ -12,9 +12,10 @@ from counterfoil.clock import SystemClock
 from counterfoil.drivers.probes import Point
 from counterfoil.drivers.stores import open_store
 from counterfoil.drivers.urls import parse_url
-from counterfoil.errors import SchemaAltered, SchemaMismatch, SchemaNewer, SchemaOutdated
+from counterfoil.errors import CommitUnknown, SchemaAltered, SchemaMismatch, SchemaNewer, SchemaOutdated
 from counterfoil.storage import migrator
 from counterfoil.storage.migrator import Migration, Migrator, migrations, plain_sql, statements
+from tests.conformance.test_commits import LostAndGone
 from tests.storage.conftest import Place
 
 DELETE = "begin delete from counterfoil_operation; end"
@@ -262,3 +263,10 @@ def test_every_migration_is_split_into_what_its_semicolons_say(dialect: str) -> 
 def test_a_trigger_with_a_body_is_refused() -> None:
     with pytest.raises(ValueError, match="semicolons of its own"):
         statements(f"create trigger tidy after update on seat {DELETE};")
+
+
+def test_a_schema_that_may_be_made_is_not_said_to_be_none(place: Place) -> None:
+    lost = LostAndGone(since="insert_migration")
+    with pytest.raises(CommitUnknown):
+        Counterfoil.open(place.url, probe=lost)
+    Counterfoil.open(place.url).close()

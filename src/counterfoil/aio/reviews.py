@@ -57,8 +57,9 @@ class AsyncReviews:
         key = OperationKey(tenant=check_tenant(tenant), operation_id=CALLED.text("operation_id", operation_id))
         try:
             found = await self._store.write(lambda: reviews.open_for_review(key))
-        except CommitUnknown:  # asked again, it finds the case that it opened
-            found = await self._store.write(lambda: reviews.open_for_review(key))
+        except CommitUnknown as lost:
+            with lost.outlasting():  # asked again, it finds the case that it opened
+                found = await self._store.write(lambda: reviews.open_for_review(key))
         return opened(key, found)
 
     async def resolve(
@@ -88,8 +89,9 @@ class AsyncReviews:
         seq = number(case_id, tenant)
         try:
             done = await self._store.write(lambda: reviews.resolve(tenant, seq, given))
-        except CommitUnknown:
-            stored = await self._store.read(lambda: reviews.find_ruling(tenant, seq, given))
+        except CommitUnknown as lost:
+            with lost.outlasting():
+                stored = await self._store.read(lambda: reviews.find_ruling(tenant, seq, given))
             if stored is None:
                 raise
             done = stored

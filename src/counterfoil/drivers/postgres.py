@@ -90,8 +90,9 @@ class PostgresStore:
         lend = partial(self.lender.connection, within)
         try:
             return self._write(self.protocol, lend, maker)
-        except CommitUnknown:
-            return self._write(self.protocol, lend, maker)
+        except CommitUnknown as lost:
+            with lost.outlasting():
+                return self._write(self.protocol, lend, maker)
 
     def read(self, maker: Maker[T]) -> T:
         """Run a script of reads; several reads may see several states of the database."""

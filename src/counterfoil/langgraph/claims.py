@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from contextlib import asynccontextmanager, contextmanager, suppress
+from contextlib import asynccontextmanager, contextmanager, nullcontext, suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -151,16 +151,17 @@ def claim_now(
 
 
 def _claim(wish: Wish) -> ThreadClaim:
-    for left in reversed(range(CLAIM_TRIES)):
-        try:
-            return wish.desk.store.write(lambda: threads.claim(wish.request))
-        except CommitUnknown:
-            found = wish.desk.store.read(lambda: threads.find_claim(wish.request))
-            if found is not None:
+    lost: CommitUnknown | None = None
+    for _ in range(CLAIM_TRIES):
+        with nullcontext() if lost is None else lost.outlasting():
+            try:
+                return wish.desk.store.write(lambda: threads.claim(wish.request))
+            except CommitUnknown as error:
+                lost = error
+        with lost.outlasting():
+            if found := wish.desk.store.read(lambda: threads.find_claim(wish.request)):
                 return found
-            if not left:
-                raise
-    raise LookupError("unreachable: the last try returns or raises")
+    raise lost or LookupError("unreachable: the last try returns or raises")
 
 
 async def aclaim_now(
@@ -196,16 +197,17 @@ async def _aclaim_whole(wish: Wish) -> tuple[Run, str | None]:
 
 
 async def _aclaim(wish: Wish) -> ThreadClaim:
-    for left in reversed(range(CLAIM_TRIES)):
-        try:
-            return await wish.desk.async_store.write(lambda: threads.claim(wish.request))
-        except CommitUnknown:
-            found = await wish.desk.async_store.read(lambda: threads.find_claim(wish.request))
-            if found is not None:
+    lost: CommitUnknown | None = None
+    for _ in range(CLAIM_TRIES):
+        with nullcontext() if lost is None else lost.outlasting():
+            try:
+                return await wish.desk.async_store.write(lambda: threads.claim(wish.request))
+            except CommitUnknown as error:
+                lost = error
+        with lost.outlasting():
+            if found := await wish.desk.async_store.read(lambda: threads.find_claim(wish.request)):
                 return found
-            if not left:
-                raise
-    raise LookupError("unreachable: the last try returns or raises")
+    raise lost or LookupError("unreachable: the last try returns or raises")
 
 
 @contextmanager

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, TypeVar
 
-from counterfoil.errors import CommitUnknown, StoreError
+from counterfoil.errors import CommitUnknown
 
 if TYPE_CHECKING:
     from counterfoil.desk import Desk
@@ -18,10 +18,8 @@ def write(desk: Desk, maker: Maker[T]) -> T:
     try:
         return desk.store.write(maker)
     except CommitUnknown as lost:
-        try:
+        with lost.outlasting():
             return desk.store.write(maker)
-        except StoreError as error:  # that nothing was written would be true of the second time alone
-            raise lost from error
 
 
 async def awrite(desk: Desk, maker: Maker[T]) -> T:
@@ -29,7 +27,5 @@ async def awrite(desk: Desk, maker: Maker[T]) -> T:
     try:
         return await desk.async_store.write(maker)
     except CommitUnknown as lost:
-        try:
+        with lost.outlasting():
             return await desk.async_store.write(maker)
-        except StoreError as error:
-            raise lost from error

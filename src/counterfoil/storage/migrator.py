@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import re
+from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import cache
 from importlib import resources
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
 
     Applied = tuple["Migration", ...]
 
+MIGRATE_TRIES = 3
+"""Commits of a migration that may fail before the database is held to be out of order."""
 _FILE = re.compile(r"(\d{4})_(\w+)\.sql")
 _TOKEN = re.compile(
     r"""--[^\n]*|/\*.*?\*/|'(?:[^']|'')*'|"(?:[^"]|"")*"|(?P<dollar>\$\w*\$).*?(?P=dollar)|(?P<end>;)|.""", re.DOTALL
@@ -276,21 +279,25 @@ def prepare(store: Store, write: Callable[[Maker[Applied]], Applied], *, upgrade
         Busy: another process was changing the schema, or used a table that has to change, for too long.
     """
     migrator = Migrator(store.dialect, store.path)
-    for last in (False, False, True):
-        if store.read(migrator.is_ready):
-            break
-        try:
-            return write(lambda: migrator.migrate(upgrade=upgrade))
-        except CommitUnknown:
-            if last:
-                raise
-        except Busy as error:
-            raise Busy(
-                f"The schema of {store.path} could not be made or upgraded: another process is doing so, or has a"
-                " transaction open on a table that has to change. Nothing was changed. Try again; on PostgreSQL"
-                " pg_stat_activity tells who it is."
-            ) from error
-    return ()
+    lost: CommitUnknown | None = None
+    for _ in range(MIGRATE_TRIES):
+        with nullcontext() if lost is None else lost.outlasting():
+            if store.read(migrator.is_ready):
+                return ()
+            try:
+                return write(lambda: migrator.migrate(upgrade=upgrade))
+            except CommitUnknown as error:
+                lost = error
+            except Busy as error:
+                raise _schema_busy(store.path) from error
+    raise lost or LookupError("unreachable: the last try returns or raises")
+
+
+def _schema_busy(path: str) -> Busy:
+    return Busy(
+        f"The schema of {path} could not be made or upgraded: another process is doing so, or has a transaction open on"
+        " a table that has to change. Nothing was changed. Try again; on PostgreSQL pg_stat_activity tells who it is."
+    )
 
 
 def plain_sql(dialect: str, applied: Collection[int] = ()) -> str:

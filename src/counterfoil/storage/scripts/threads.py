@@ -17,6 +17,7 @@ from counterfoil.core.workflows import (
     SameId,
     ServedRun,
     Taken,
+    ThreadDecision,
     ThreadSnapshot,
     decide_mint,
     decide_thread,
@@ -100,13 +101,7 @@ def claim(request: ThreadRequest) -> Script[ThreadClaim]:
         raise LookupError(f"thread {request.key.thread_id} vanished inside one transaction")
     if row["holder"] == request.holder:  # of its own claim, whose COMMIT was on its way still when it was looked up
         return _claimed(row, parked_on=row["parked_on"])
-    decision = decide_thread(
-        _snapshot(row),
-        known_dead=request.known_dead,
-        trusted=request.trusted,
-        goes_on=request.goes_on,
-        served=request.served,
-    )
+    decision = _decided(request, row)
     match decision:
         case Free():
             return (yield from _take(request, row))
@@ -126,14 +121,25 @@ def at_rest(key: ThreadKey, *, known_dead: str | None) -> Script[Row | Taken | N
 def find_claim(request: ThreadRequest) -> Script[ThreadClaim | None]:
     """Look up whether a claim whose COMMIT nobody heard of took effect: then its holder is in the row.
 
-    None says that nobody owns the thread, so the claim did not take effect and may be made again.
+    None says that nobody stands in the way, so the claim did not take effect and may be made again.
     """
     row = yield from one_row("get_thread", **request.key.params)
-    if row is None or row["holder"] is None:
+    if row is None:
         return None
     if row["holder"] == request.holder:
         return _claimed(row, parked_on=row["parked_on"])
-    return Taken(row["holder"], row["lease_until"])
+    decision = _decided(request, row)
+    return decision if isinstance(decision, Taken) else None
+
+
+def _decided(request: ThreadRequest, row: Row) -> ThreadDecision:
+    return decide_thread(
+        _snapshot(row),
+        known_dead=request.known_dead,
+        trusted=request.trusted,
+        goes_on=request.goes_on,
+        served=request.served,
+    )
 
 
 def _take(request: ThreadRequest, row: Row) -> Script[ThreadClaim]:
