@@ -4,15 +4,17 @@ Sources: https://github.com/langchain-ai/langgraph/issues/1878,
 https://github.com/langchain-ai/langchain-mongodb/issues/260, https://github.com/osbuild/osbuild-composer/pull/4779
 """
 
+import asyncio
 from typing import Any
 
 import pytest
 from langgraph.types import Command, interrupt
+from typing_extensions import TypedDict
 
 from counterfoil import EffectCall, NotSent, effect
 from counterfoil.errors import EffectNotSent, InvalidId, LoneSurrogate, NulCharacter, SecretInState, StateNotStorable
 from counterfoil.langgraph import perform
-from tests.langgraph.shop import WHO, Shop, State, accept, chain, charge
+from tests.langgraph.shop import WHO, Shop, State, accept, chain, charge, conf
 
 STRANGE = {
     "nul": "a\0b",
@@ -98,6 +100,93 @@ def test_an_id_that_cannot_be_stored_is_refused_before_anything_runs(shop: Shop,
     with pytest.raises(InvalidId):
         shop.cf.run(graph, {}, **{**WHO, field: STRANGE[which]})
     assert ran == []
+
+
+BAD_ADDRESSES = [
+    conf(checkpoint_id="BAD"),
+    conf(checkpoint_ns="BAD"),
+    conf("BAD"),
+    {"configurable": {"thread_id": "t-1", "checkpoint_ns": "BAD", "checkpoint_id": "BAD"}},
+]
+
+
+@pytest.mark.parametrize("address", BAD_ADDRESSES, ids=range(len(BAD_ADDRESSES)))
+@pytest.mark.parametrize("which", BAD_ID)
+@pytest.mark.parametrize("colour", ["blocking", "awaiting"])
+def test_an_address_that_cannot_be_stored_is_refused_alike_by_every_method(
+    shop: Shop, colour: str, which: str, address: Any
+) -> None:
+    shop.cf.run(shop.cf.compile(chain(("n", lambda state: {}))), {}, **WHO)
+    saver, blocking = shop.cf.saver(tenant="team-A"), colour == "blocking"
+    place = {key: value.replace("BAD", STRANGE[which]) for key, value in address["configurable"].items()}
+    config: Any = {"configurable": place}
+
+    async def listed(**asked: Any) -> list[Any]:
+        return [one async for one in saver.alist(**asked)]
+
+    def ask(**asked: Any) -> list[Any]:
+        return list(saver.list(**asked)) if blocking else asyncio.run(listed(**asked))
+
+    with pytest.raises(InvalidId):
+        saver.get_tuple(config) if blocking else asyncio.run(saver.aget_tuple(config))
+    with pytest.raises(InvalidId):
+        ask(config=config)
+    if place.get("checkpoint_id"):
+        with pytest.raises(InvalidId):
+            ask(config=conf(), before=config)
+    writing: Any = {"configurable": {"checkpoint_ns": "", "checkpoint_id": "c", **place}}
+    given: Any = (writing, [("order", 1)], "task")
+    with pytest.raises(InvalidId):
+        saver.put_writes(*given) if blocking else asyncio.run(saver.aput_writes(*given))
+    with pytest.raises(InvalidId):
+        shop.cf.compile(chain(("n", lambda state: {}))).get_state(
+            {"configurable": {**shop.cf.config(**WHO)["configurable"], **place}}
+        )
+
+
+@pytest.mark.parametrize("which", BAD_ID)
+def test_what_a_saver_cannot_store_is_refused_and_what_nothing_can_fit_finds_nothing(shop: Shop, which: str) -> None:
+    shop.cf.run(shop.cf.compile(chain(("n", lambda state: {}))), {}, **WHO)
+    saver, bad = shop.cf.saver(tenant="team-A"), STRANGE[which]
+    config: Any = conf("t-2", checkpoint_ns="", checkpoint_id="c")
+    for writes, task, path in (([(bad, 1)], "t", ""), ([("order", 1)], bad, ""), ([("order", 1)], "t", bad)):
+        with pytest.raises(InvalidId):
+            saver.put_writes(config, writes, task, path)
+    with pytest.raises(InvalidId):
+        saver.delete_for_runs([bad])
+    for key in ("source", "run_id", bad):
+        assert list(saver.list(conf(), filter={key: bad})) == []
+    assert shop.rows("write", "thread_id = 't-2'") == 0
+
+
+def _fields(*names: str) -> Any:
+    make: Any = TypedDict
+    return make("Odd", dict.fromkeys(names, str))
+
+
+@pytest.mark.parametrize("which", BAD_ID)
+@pytest.mark.parametrize("where", ["node", "field", "node of a child"])
+def test_a_name_that_no_checkpoint_holds_is_refused_when_the_graph_is_compiled(
+    shop: Shop, where: str, which: str
+) -> None:
+    bad = STRANGE[which]
+    odd = chain((bad, lambda state: {}))
+    builders = {
+        "node": odd,
+        "field": chain(("n", lambda state: {}), schema=_fields("order", bad)),
+        "node of a child": chain(("pay", lambda state: {}), ("child", odd.compile())),
+    }
+    with pytest.raises(InvalidId, match="name of a node or state field"):
+        shop.cf.compile(builders[where])
+
+
+@pytest.mark.parametrize("which", sorted(STRANGE.keys() - set(BAD_ID)))
+def test_nodes_and_fields_may_have_any_other_name(shop: Shop, which: str) -> None:
+    name = STRANGE[which].replace(":", "")
+    child = chain((name, lambda state: {"number": perform(charge, order="1").value["number"]}))
+    graph = shop.cf.compile(chain((name, child.compile()), ("n", lambda state: {"answer": interrupt("well?")})))
+    shop.cf.run(graph, {}, **WHO)
+    assert shop.cf.run(graph, Command(resume="yes"), tenant="team-A", thread_id="t-1")["number"] == 1
 
 
 @pytest.mark.parametrize("which", sorted(STRANGE.keys() - set(BAD_ID)))

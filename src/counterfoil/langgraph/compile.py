@@ -16,7 +16,7 @@ from langgraph.utils.config import ensure_config  # type: ignore[attr-defined]
 
 from counterfoil.errors import InvalidArguments
 from counterfoil.langgraph.claims import aclaim_now, aowning, claim_now, owning, with_run
-from counterfoil.langgraph.context import CONF, KEY, Context, Run, carried, conf_of, refuse_exit, unclaimed
+from counterfoil.langgraph.context import CONF, KEY, Context, Run, carried, conf_of, refuse_exit, storable, unclaimed
 from counterfoil.langgraph.nodes import wrapped_spec
 from counterfoil.langgraph.parking import is_answer_to, refuse_answer
 from counterfoil.langgraph.policy import check_state
@@ -84,10 +84,22 @@ def compiled_with(saver: CounterfoilSaver | None, graph: Any, options: dict[str,
                 f"Counterfoil compiles a StateGraph builder, a compiled graph, an agent's graph or an @entrypoint, not"
                 f" {type(graph).__qualname__}."
             )
+    _refuse_names(compiled)
     base: type = type(compiled)
     managed: Any = object.__new__(managed_class(base))
     managed.__dict__.update(compiled.__dict__)
     return managed
+
+
+def _refuse_names(compiled: Any) -> None:
+    """Refuse names that no checkpoint can hold before a run meets them, perhaps after an effect.
+
+    Raises:
+        InvalidId: a node or a state field, here or in a child graph, has one.
+    """
+    for graph in (compiled, *(child for _, child in compiled.get_subgraphs(recurse=True))):
+        for name in (*graph.nodes, *graph.channels):
+            storable("name of a node or state field", name)
 
 
 def _warn_of_other_saver(graph: Any) -> None:

@@ -13,9 +13,10 @@ from typing import TYPE_CHECKING, Any, Final
 from langgraph.config import get_config
 from langgraph.runtime import get_runtime
 
+from counterfoil.core.arguments import text_flaw
 from counterfoil.core.templates import validate_id
 from counterfoil.desk import Desk
-from counterfoil.errors import ExitDurability, NoActiveCounterfoil, ReservedConfig
+from counterfoil.errors import ExitDurability, InvalidId, NoActiveCounterfoil, ReservedConfig
 from counterfoil.model import Origin, Trusted
 from counterfoil.storage.scripts.threads import Step, ThreadKey
 
@@ -101,6 +102,29 @@ def thread_of(config: Mapping[str, Any]) -> str:
     """Return the configuration's thread id as text."""
     given = conf_of(config).get("thread_id")
     return validate_id("thread id", "" if given is None else str(given))
+
+
+def storable(what: str, value: object) -> str:
+    """Return a part of an address, or a name, as text that both databases can hold and compare.
+
+    Raises:
+        InvalidId: it has a NUL character or a lone surrogate in it.
+    """
+    text = str(value)
+    if text and (flaw := text_flaw(text)):
+        raise InvalidId(f"The {what} {flaw}. Nothing was read or stored.")
+    return text
+
+
+def checkpoint_of(config: Mapping[str, Any] | None) -> str | None:
+    """Return the id of the checkpoint that a configuration addresses, if it addresses one."""
+    given = conf_of(config).get("checkpoint_id")
+    return storable("checkpoint id", given) if given else None
+
+
+def namespace_of(config: Mapping[str, Any] | None) -> str:
+    """Return the namespace that a configuration addresses; the root graph's is empty."""
+    return storable("checkpoint namespace", conf_of(config).get("checkpoint_ns") or "")
 
 
 def refuse_exit(durability: object) -> None:

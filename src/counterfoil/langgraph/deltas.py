@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
-from counterfoil.langgraph.context import conf_of
+from counterfoil.langgraph.context import checkpoint_of, storable
 from counterfoil.storage.scripts import checkpoints
 
 if TYPE_CHECKING:
@@ -28,10 +28,10 @@ class Walk:
     def __init__(self, saver: CounterfoilSaver, config: RunnableConfig, channels: Sequence[str]) -> None:
         self._saver = saver
         self._place = saver.place(config)
-        self._from: str | None = conf_of(config).get("checkpoint_id")
+        self._from: str | None = checkpoint_of(config)
         self._size = FIRST
         self._skips = 1  # the checkpoint itself: what was written on it belongs to its children
-        self._channels = list(channels)
+        self._channels = [storable("name of a state field", name) for name in channels]
         self._sought = set(channels)
         self._writes: dict[str, list[PendingWrite]] = {name: [] for name in channels}
         self._seeds: dict[str, Any] = {}

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
+from counterfoil.core.arguments import text_flaw
 from counterfoil.errors import InvalidArguments
-from counterfoil.langgraph.context import CONF, conf_of
+from counterfoil.langgraph.context import CONF, checkpoint_of, conf_of, namespace_of, storable
 from counterfoil.storage.rows import NEWEST
 from counterfoil.storage.scripts import checkpoints
 from counterfoil.storage.scripts.checkpoints import Stored, Wanted
@@ -52,11 +53,11 @@ class Pages:
 
     def first(self) -> Script[int | None]:
         """Return the script that finds where to begin."""
-        before = conf_of(self._before)
-        if not before.get("checkpoint_id"):
+        checkpoint_id = checkpoint_of(self._before)
+        if checkpoint_id is None:
             return _ready(NEWEST)
-        address: RunnableConfig = {CONF: {**self._conf, **before}}
-        return checkpoints.seq_before(self._saver.place(address), before["checkpoint_id"])
+        address: RunnableConfig = {CONF: {**self._conf, **conf_of(self._before)}}
+        return checkpoints.seq_before(self._saver.place(address), checkpoint_id)
 
     def start(self, seq: int | None) -> None:
         """Begin below a seq; below nothing if there is no such checkpoint."""
@@ -84,17 +85,17 @@ class Pages:
 
     def _scope(self) -> Wanted:
         found = self._saver.carried(self._config)
-        thread = self._conf.get("thread_id")
+        thread, namespace = self._conf.get("thread_id"), self._conf.get("checkpoint_ns")
         return Wanted(
             tenant=self._saver.tenant if found is None else found.trusted.tenant,
-            thread_id=None if thread is None else str(thread),
-            checkpoint_ns=self._conf.get("checkpoint_ns"),
-            checkpoint_id=self._conf.get("checkpoint_id") or None,
+            thread_id=None if thread is None else storable("thread id", thread),
+            checkpoint_ns=None if namespace is None else namespace_of(self._config),
+            checkpoint_id=checkpoint_of(self._config),
             **self._narrowing(),
         )
 
     def _narrowing(self) -> dict[str, Any]:
-        return {name: value for name, value in self._filter.items() if type(value) is _COLUMNS.get(name)}
+        return {name: value for name, value in self._filter.items() if _narrows(name, value)}
 
     def _fits(self, metadata: Mapping[str, Any]) -> bool:
         """Say whether metadata has all that the filter asks for: a key that it lacks fits no value, not even None."""
@@ -112,6 +113,11 @@ def checked_filter(wanted: object) -> dict[str, Any]:
     if not isinstance(wanted, dict) or not all(isinstance(name, str) for name in wanted):
         raise InvalidArguments("The filter of a list of checkpoints is a dictionary of metadata, each name a string.")
     return wanted
+
+
+def _narrows(name: str, value: object) -> bool:
+    """Say whether the database can compare a value: a text that no row can hold is left to the metadata."""
+    return type(value) is _COLUMNS.get(name) and not (isinstance(value, str) and text_flaw(value))
 
 
 def _ready(value: int) -> Script[int | None]:

@@ -24,8 +24,11 @@ from counterfoil.langgraph.context import (
     Context,
     Run,
     carried,
+    checkpoint_of,
     conf_of,
+    namespace_of,
     refuse_exit,
+    storable,
     thread_of,
     unclaimed,
 )
@@ -232,13 +235,13 @@ class CounterfoilSaver(Upkeep):
             )
         tenant = self.tenant if found is None else found.trusted.tenant
         key = ThreadKey(tenant=tenant, thread_id=thread_of(config))
-        return Place(key=key, checkpoint_ns=str(conf_of(config).get("checkpoint_ns") or ""))
+        return Place(key=key, checkpoint_ns=namespace_of(config))
 
     def _get(self, config: RunnableConfig) -> Maker[tuple[int | None, Stored | None]]:
-        conf, place = conf_of(config), self.place(config)
+        conf, place, checkpoint_id = conf_of(config), self.place(config), checkpoint_of(config)
         if "__pregel_runtime" in conf:
             refuse_exit(conf.get("__pregel_durability"))
-        return lambda: checkpoints.read(place, conf.get("checkpoint_id"))
+        return lambda: checkpoints.read(place, checkpoint_id)
 
     def _got(self, config: RunnableConfig, found: tuple[int | None, Stored | None]) -> CheckpointTuple | None:
         owner, stored = found
@@ -284,12 +287,12 @@ class CounterfoilSaver(Upkeep):
             check_state(checkpoint["channel_values"][name], f"$.{name}")
         kind, body = self.serde.dumps_typed({**pack(checkpoint), "channel_values": inline})
         columns = {
-            "checkpoint_id": checkpoint["id"],
-            "parent_id": conf_of(config).get("checkpoint_id"),
+            "checkpoint_id": storable("checkpoint id", checkpoint["id"]),
+            "parent_id": checkpoint_of(config),
             "root_id": (metadata.get("parents") or {}).get(""),
             "source": metadata.get("source", ""),
             "step": metadata.get("step", 0),
-            "run_id": None if kept.get("run_id") is None else str(kept["run_id"]),
+            "run_id": None if kept.get("run_id") is None else storable("run id", kept["run_id"]),
             "type": kind,
             "body": body,
             "stored_channels": checkpoints.named_channels(rows),
@@ -297,7 +300,7 @@ class CounterfoilSaver(Upkeep):
             "metadata": self.serde.dumps_typed(kept)[1],
         }
         values = {
-            (name, version): self._encoded(name, checkpoint["channel_values"][name])
+            (storable("name of a state field", name), version): self._encoded(name, checkpoint["channel_values"][name])
             for name, version in rows.items()
             if name in new_versions
         }
@@ -322,10 +325,12 @@ class CounterfoilSaver(Upkeep):
         for number, (channel, value) in enumerate(writes):
             kind, packed = self.serde.dumps_write(channel, value)
             index = WRITES_IDX_MAP.get(channel, number)
-            rows.append({"idx": index, "channel": channel, "type": kind, "value": packed})
+            name = storable("name of a state field or node", channel)
+            rows.append({"idx": index, "channel": name, "type": kind, "value": packed})
         replace = all(channel in WRITES_IDX_MAP for channel, _ in writes)
-        task = {"task_id": task_id, "task_path": task_path}
-        attempt, checkpoint_id = run.attempt if run is not None else None, conf_of(config)["checkpoint_id"]
+        task = {"task_id": storable("task id", task_id), "task_path": storable("task path", task_path)}
+        checkpoint_id = storable("checkpoint id", conf_of(config)["checkpoint_id"])
+        attempt = run.attempt if run is not None else None
         return lambda: checkpoints.put_writes(
             place, attempt=attempt, checkpoint_id=checkpoint_id, task=task, writes=rows, replace=replace
         )

@@ -11,6 +11,7 @@ from counterfoil.core.durations import utc_text
 from counterfoil.core.templates import validate_id
 from counterfoil.core.workflows import Taken
 from counterfoil.errors import InvalidArguments, ThreadBusy, ThreadExists
+from counterfoil.langgraph.context import storable
 from counterfoil.langgraph.writing import awrite, write
 from counterfoil.storage.scripts import checkpoints, history
 from counterfoil.storage.scripts.history import OtherHistory
@@ -131,7 +132,7 @@ class Upkeep(BaseCheckpointSaver[str]):
             ThreadBusy: another run is at work on one of their threads; in the others they were deleted.
         """
         refusals: list[Exception | None] = []
-        for run_id in map(str, run_ids):
+        for run_id in [storable("run id", one) for one in run_ids]:
             found = self.desk.store.read(self._threads_of(run_id))
             refusals += [self._done(deletion(key, run_id)) for key in found]
         raise_first(refusals)
@@ -139,7 +140,7 @@ class Upkeep(BaseCheckpointSaver[str]):
     async def adelete_for_runs(self, run_ids: Iterable[str]) -> None:
         """Delete the checkpoints that runs made; see `delete_for_runs`."""
         refusals: list[Exception | None] = []
-        for run_id in map(str, run_ids):
+        for run_id in [storable("run id", one) for one in run_ids]:
             found = await self.desk.async_store.read(self._threads_of(run_id))
             refusals += [await self._adone(deletion(key, run_id)) for key in found]
         raise_first(refusals)
