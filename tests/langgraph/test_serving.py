@@ -1,5 +1,6 @@
 """Under LangGraph's own server, as far as that can be had without one: what it says of runs, what it puts around us."""
 
+import asyncio
 import threading
 from collections.abc import AsyncIterator, Sequence
 from typing import Any
@@ -18,6 +19,7 @@ from langgraph.errors import GraphDrained
 from langgraph.types import Command, interrupt
 
 from counterfoil import Counterfoil
+from counterfoil.drivers.probes import Point
 from counterfoil.errors import (
     ExitDurability,
     InvalidArguments,
@@ -240,6 +242,27 @@ def test_a_run_that_its_server_deletes_while_it_is_at_work_can_write_nothing_mor
     assert shop.rows("checkpoint") == shop.rows("write") == 0
     assert graph.invoke({}, asked("run-2"))["log"] == ["stall", "big"]
     assert shop.count == 1
+
+
+@pytest.mark.parametrize("colour", ["blocking", "awaiting"])
+def test_a_run_that_its_server_deletes_before_its_first_checkpoint_can_write_nothing(shop: Shop, colour: str) -> None:
+    saver, ended = shop.cf.saver(tenant="team-A"), []
+
+    def delete(point: Point, name: str) -> None:
+        if point is Point.BEFORE_STATEMENT and name == "read_newest_checkpoint" and not ended:
+            ended.append("deleted")
+            if colour == "blocking":
+                saver.delete_for_runs(["run-1"])
+            else:
+                asyncio.run(saver.adelete_for_runs(["run-1"]))
+
+    ours = shop.open(probe=delete).saver(tenant="team-A", trust=who)
+    graph = for_server(chain(("big", big))).copy(update={"checkpointer": ours})
+    with pytest.raises((VersionConflict, GraphDrained)):
+        graph.invoke({}, asked())
+    assert ended == ["deleted"]
+    assert shop.rows("checkpoint") == shop.rows("write") == 0
+    assert graph.invoke({}, asked("run-2"))["log"] == ["big"]
 
 
 # --- how a served graph is run ---------------------------------------------------------------------------------------

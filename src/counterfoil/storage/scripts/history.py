@@ -74,7 +74,7 @@ def delete_run(key: ThreadKey, run_id: str, *, known_dead: str | None) -> Script
 
 
 def threads_of_run(tenant: str, run_id: str) -> Script[list[ThreadKey]]:
-    """Name the threads in which a run made checkpoints."""
+    """Name the threads in which a run made checkpoints, or that it claimed last."""
     rows = yield from all_rows("list_threads_of_run", tenant=tenant, run_id=run_id)
     return [ThreadKey(tenant=tenant, thread_id=row["thread_id"]) for row in rows]
 

@@ -25,9 +25,14 @@ where found.tenant = :tenant
   );
 
 -- name: list_threads_of_run
--- Name the threads in which a run of LangGraph's server made checkpoints.
-select distinct thread_id
+-- Name the threads in which a run of LangGraph's server made checkpoints, or that it claimed and has made none in yet.
+select thread_id
 from counterfoil_checkpoint
+where tenant = :tenant
+  and run_id = :run_id
+union
+select thread_id
+from counterfoil_thread
 where tenant = :tenant
   and run_id = :run_id
 order by thread_id;

@@ -207,6 +207,9 @@ CREATE TABLE counterfoil_thread (
   check ((state = 'running') = (holder is not null))
 ) strict, without rowid;
 
+CREATE INDEX counterfoil_thread_run on counterfoil_thread (tenant, run_id)
+  where run_id is not null;
+
 CREATE TABLE counterfoil_write (
   tenant text not null,
   thread_id text not null,
