@@ -6,6 +6,7 @@ from typing import Any
 
 import psycopg
 import pytest
+from psycopg import sql
 
 from counterfoil import Effect, Provider
 from counterfoil.errors import (
@@ -117,21 +118,43 @@ def test_a_violated_constraint_leaves_nothing(booking: Subject) -> None:
 
 
 FORBIDDEN = ["commit", "rollback", " /* x */ COMMIT", "begin", "end", "-- x\ncommit", ";commit"]
-OWN_FORBIDDEN = {SQLITE: ["attach 'x' as y", "vacuum"], POSTGRES: ["start transaction", "abort", "commit and chain"]}
+OWN_FORBIDDEN: dict[str, list[Any]] = {
+    SQLITE: ["attach 'x' as y", "vacuum"],
+    POSTGRES: [
+        "start transaction",
+        "abort",
+        "commit and chain",
+        "/* /* x */ */ commit",
+        "-- x\rcommit",
+        b"commit",
+        bytearray(b"commit"),
+        sql.SQL("commit"),
+        sql.SQL("{} {}").format(sql.SQL("/* x */"), sql.SQL("commit")),
+        None,
+    ],
+}
 
 
-@pytest.mark.parametrize("sql", FORBIDDEN)
-def test_the_transaction_may_not_be_ended_from_inside(booking: Subject, sql: str) -> None:
+@pytest.mark.parametrize("statement", FORBIDDEN)
+def test_the_transaction_may_not_be_ended_from_inside(booking: Subject, statement: str) -> None:
     with pytest.raises(GuardedTransaction):
-        booking.perform(book(booking, lambda tx: tx.execute(sql)), seat="12a")
+        booking.perform(book(booking, lambda tx: tx.execute(statement)), seat="12a")
     assert (bookings(booking), booking.rows("operation")) == ([], [])
 
 
 def test_nor_by_what_only_one_database_knows(booking: Subject) -> None:
-    for sql in OWN_FORBIDDEN[dialect(booking)]:
+    for each in OWN_FORBIDDEN[dialect(booking)]:
         with pytest.raises(GuardedTransaction):
-            booking.perform(book(booking, lambda tx, sql=sql: tx.execute(sql)), seat="12a")
-    assert (bookings(booking), booking.rows("operation")) == ([], [])
+            booking.perform(book(booking, lambda tx, each=each: tx.execute(each)), seat="12a")
+        with pytest.raises(GuardedTransaction):
+            booking.perform(book(booking, lambda tx, each=each: tx.executemany(each, [()])), seat="12a")
+        assert (bookings(booking), booking.rows("operation")) == ([], [])
+
+
+def test_a_statement_may_be_composed(booking: Subject) -> None:
+    if dialect(booking) == POSTGRES:
+        counted = sql.SQL("/* /* x */ y */ select count(*) from {}").format(sql.Identifier("booking"))
+        assert booking.perform(book(booking, lambda tx: tx.execute(counted)), seat="12a").value["seat"] == "12a"
 
 
 def test_several_statements_at_once_are_refused(booking: Subject) -> None:

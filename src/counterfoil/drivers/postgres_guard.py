@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from psycopg.pq import TransactionStatus
+from psycopg.sql import Composable
 
 from counterfoil.errors import GuardedTransaction
 
@@ -16,10 +17,11 @@ if TYPE_CHECKING:
     import psycopg
 
 _FORBIDDEN = re.compile(
-    r"(?:\s+|--[^\n]*(?:\n|\Z)|/\*.*?\*/|;)*"
     r"(?:begin|start|commit|end|abort|prepare\s+transaction|rollback(?!\s+(?:(?:transaction|work)\s+)?to\b))\b",
-    re.IGNORECASE | re.DOTALL,
+    re.IGNORECASE,
 )
+_BLANK = re.compile(r"(?:\s|;|--[^\n\r]*)*")
+_COMMENT_BOUND = re.compile(r"/\*|\*/")
 
 
 class _Guard:
@@ -54,8 +56,8 @@ class _Guard:
         """Return the connection while the loan lasts, for a statement that does not end it."""
         if self._lent is None:
             raise GuardedTransaction("A transactional effect used its transaction after it had returned.")
-        text = sql.decode("utf-8", "replace") if isinstance(sql, bytes) else sql
-        if isinstance(text, str) and _FORBIDDEN.match(text):
+        text = _text(sql, self._lent)
+        if _FORBIDDEN.match(text, _beginning(text)):
             raise GuardedTransaction(
                 "A transactional effect may not begin, end or leave the transaction that it was given."
                 " Counterfoil commits its rows together with the receipt; raise an exception to roll both back."
@@ -67,6 +69,41 @@ class _Guard:
         raise GuardedTransaction(
             f"A transactional effect may not use {name!r} of its transaction; it can execute and executemany."
         )
+
+
+def _text(sql: Any, connection: psycopg.Connection[Any] | psycopg.AsyncConnection[Any]) -> str:
+    """Return the text of a statement, in whatever form psycopg takes it."""
+    match sql:
+        case str():
+            return sql
+        case bytes() | bytearray() | memoryview():
+            return bytes(sql).decode("utf-8", "replace")
+        case Composable():
+            return sql.as_string(connection)
+        case _:
+            raise GuardedTransaction(
+                f"A transactional effect's statement is text, bytes or made with psycopg.sql, not {type(sql).__name__}:"
+                " what it would do to the transaction that it was given could not be told."
+            )
+
+
+def _beginning(text: str) -> int:
+    """Return where a statement begins, behind blanks and comments; PostgreSQL's may hold comments."""
+    at = _behind_blanks(text, 0)
+    while text.startswith("/*", at):
+        depth = 0
+        for bound in _COMMENT_BOUND.finditer(text, at):
+            depth += 1 if bound[0] == "/*" else -1
+            at = bound.end()
+            if not depth:
+                break
+        at = _behind_blanks(text, at)
+    return at
+
+
+def _behind_blanks(text: str, at: int) -> int:
+    found = _BLANK.match(text, at)
+    return found.end() if found else at
 
 
 def _alone(sql: Any, parameters: Any) -> dict[str, bool]:

@@ -27,7 +27,10 @@ WAIT_S = 10.0
 SILENCE_S = 30.0
 """How long a statement may take: a server that answers nothing for longer counts as gone."""
 ANSWER_SHARE = 0.8
-"""The server gives a statement up by itself before its silence would count: then what became of it is known."""
+"""The server gives a statement up by itself before its silence would count: then what became of it is known.
+
+It gives up no COMMIT that waits for its disk or a standby. There the silence counts, and is a `CommitUnknown`.
+"""
 ABANDONED_SHARE = 10
 """So many silences a transaction may idle: then it is a transactional effect that hangs, or the client is gone."""
 _LOOK_S = 0.1
