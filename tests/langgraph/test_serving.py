@@ -246,7 +246,7 @@ def test_a_run_that_its_server_deletes_while_it_is_at_work_can_write_nothing_mor
 
 @pytest.mark.parametrize("colour", ["blocking", "awaiting"])
 def test_a_run_that_its_server_deletes_before_its_first_checkpoint_can_write_nothing(shop: Shop, colour: str) -> None:
-    saver, ended = shop.cf.saver(tenant="team-A"), []
+    saver, ended = shop.cf.saver(tenant="team-A"), list[str]()
 
     def delete(point: Point, name: str) -> None:
         if point is Point.BEFORE_STATEMENT and name == "read_newest_checkpoint" and not ended:
