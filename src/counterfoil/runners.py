@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+import logging
 import random
 import threading
 import time
@@ -17,9 +18,10 @@ from typing import TYPE_CHECKING, Any, TypeVar, assert_never
 
 from counterfoil.active import inside
 from counterfoil.drivers.finishing import finished
-from counterfoil.errors import AsyncEffectInSync, CommitUnknown, UsageError
+from counterfoil.errors import AsyncEffectInSync, CommitUnknown, StoreError, UsageError
 from counterfoil.model import CannotTell, NotSent
 from counterfoil.performing import (
+    SETTLE_TRIES,
     AskLiveness,
     Look,
     NeverStarted,
@@ -42,9 +44,11 @@ if TYPE_CHECKING:
 
     from counterfoil.activity import Activity
     from counterfoil.heartbeats import Heartbeats
+    from counterfoil.storage.script import Maker
     from counterfoil.storage.store import AsyncStore, Store
 
 T = TypeVar("T")
+LOG = logging.getLogger("counterfoil")
 
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.002, 0.05
 _NO_BEAT = nullcontext()
@@ -226,6 +230,18 @@ def beating(heartbeats: Heartbeats, store: Store, step: RunEffect) -> AbstractCo
     )
 
 
+def settle_now(store: Store, maker: Maker[Any]) -> None:
+    """Settle, trying again where the database is busy or away, as often as the protocol does."""
+    for left in reversed(range(SETTLE_TRIES)):
+        try:
+            store.write(maker)
+        except StoreError:
+            if not left:
+                raise
+        else:
+            return
+
+
 class AsyncRunner:
     """Runs the protocol for a caller on an event loop; a cancelled caller's outcome is recorded all the same."""
 
@@ -353,8 +369,25 @@ class Thread:
             return NeverStarted(NotSent("nobody waits for it any more"))
         result = call_effect(self._step)
         if self._end(result):
-            self._store.write(self._step.late(result))
+            self._keep(result)
         return result
+
+    def _keep(self, result: Result) -> None:
+        """Record a result that nobody waits for any more; if that cannot be, the log is all that tells of it."""
+        step = self._step
+        try:
+            settle_now(self._store, step.late(result))
+        except Exception as error:
+            LOG.error(  # noqa: TRY400 - a driver's own words may quote the payload
+                "The late result (%s) of effect %s, operation %s, attempt %d, is not known to be stored (%s). If it is"
+                " not, the operation counts as unknown: counterfoil review list",
+                type(result).__name__.lower(),
+                step.effect.name,
+                step.key,
+                step.granted.attempt,
+                type(error).__name__,
+            )
+            raise
 
     def _begin(self) -> bool:
         with self._mutex:

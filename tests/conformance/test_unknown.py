@@ -16,6 +16,7 @@ from counterfoil.errors import (
     NestedEffect,
     OutcomeUnknown,
     ResourceMissing,
+    StoreUnavailable,
 )
 from tests.conformance.subject import ASYNC, Background, Gate, Subject
 
@@ -117,6 +118,41 @@ def test_a_hung_blocking_effect_of_an_async_caller_is_unknown_and_its_late_resul
     assert awaiting.operation["settled_by"] == "late_reply"
     assert (awaiting.cases(), awaiting.cases("settled")) == ([], ["unknown_outcome"])
     assert awaiting.evidence() == ["late_reply"]
+
+
+class Away:
+    """A probe of a database that is away for a number of transactions."""
+
+    def __init__(self, times: int) -> None:
+        self.left, self.mutex = times, threading.Lock()
+
+    def __call__(self, point: Any, _name: str) -> None:
+        if point == "before-commit":
+            with self.mutex:
+                self.left -= 1
+                away = self.left >= 0
+            if away:
+                raise StoreUnavailable("the database could not do its work; nothing was written")
+
+
+@pytest.mark.parametrize("times", [2, 3])
+def test_a_late_result_that_nobody_waits_for_is_stored_or_logged(
+    awaiting: Subject, times: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    if awaiting.colour == ASYNC:
+        pytest.skip("the effect is async")
+    gate = Gate()
+    ticket = awaiting.ticket(gate, time_limit="50ms")
+    with pytest.raises(OutcomeUnknown):
+        awaiting.perform(ticket, title="a")
+    with awaiting.probe.during(Away(times)):
+        gate.open()
+        awaiting.loop.drain()
+    stored = times < 3
+    assert awaiting.state == ("succeeded" if stored else "unknown")
+    assert ["operation ticket:r-1 (tenant team-a), attempt 1" in said for said in caplog.messages] == [True] * (
+        not stored
+    )
 
 
 def cancelled(subject: Subject, made: Any, at: Callable[[], None], **given: Any) -> BaseException | None:
