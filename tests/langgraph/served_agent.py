@@ -72,6 +72,6 @@ def trusted(config: Mapping[str, Any]) -> dict[str, str | None]:
 
 @asynccontextmanager
 async def checkpointer() -> AsyncIterator[CounterfoilSaver]:
-    async with AsyncCounterfoil.open(f"sqlite:///{FOLDER}/served.db") as cf:
+    async with AsyncCounterfoil.open(os.environ["SERVED_URL"]) as cf:
         cf.resources.provide(TallyFile, lambda: TallyFile(FOLDER / "tally"))
         yield cf.saver(tenant="team-A", trust=trusted)

@@ -1,7 +1,8 @@
 """LangGraph's own server with our saver by path: the real one, where it is installed.
 
 It is not among the development dependencies: its licence is not an open one. To run these tests, install it beside:
-`python -m venv server && server/bin/pip install 'langgraph-cli[inmem]' -e .`, and name the program:
+`python -m venv server && server/bin/pip install 'langgraph-cli[inmem]' 'psycopg[binary]' -e '.[langgraph]'`, and name
+the program:
 `COUNTERFOIL_TEST_LANGGRAPH=server/bin/langgraph`.
 """
 
@@ -10,12 +11,11 @@ import os
 import shutil
 import signal
 import socket
-import sqlite3
 import subprocess
 import sys
 import threading
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +23,8 @@ import httpx
 import pytest
 
 from counterfoil.testing.tally import TallyFile
+from tests import stores
+from tests.postgres.servers import Server
 
 ROOT = Path(__file__).parents[2]
 AGENT = Path(__file__).with_name("served_agent.py")
@@ -41,10 +43,13 @@ pytestmark = [
 
 
 class Served:
-    """A running server, its folder, and a client."""
+    """A running server, its folder, the database of its checkpointer, and a client."""
 
-    def __init__(self, folder: Path, process: "subprocess.Popen[str]", url: str, lines: list[str]) -> None:
+    def __init__(
+        self, folder: Path, database: str, process: "subprocess.Popen[str]", url: str, lines: list[str]
+    ) -> None:
         self.folder = folder
+        self.database = database
         self.lines = lines
         self.process = process
         self.client = httpx.Client(base_url=url, timeout=LIMIT_S)
@@ -67,9 +72,8 @@ class Served:
     def history(self, thread: str) -> Any:
         return self.post(f"/threads/{thread}/history", limit=100)
 
-    def select(self, sql: str) -> Any:
-        with closing(sqlite3.connect(self.folder / "served.db")) as connection:
-            return connection.execute(sql).fetchall()
+    def execute(self, sql: str, *values: object) -> Any:
+        return stores.execute(self.database, sql, *values)
 
     @property
     def charged(self) -> list[str]:
@@ -81,13 +85,14 @@ class Served:
 
 
 @contextmanager
-def serving(folder: Path) -> Iterator[Served]:
-    """Start a server over a folder, and end it."""
+def serving(folder: Path, database: str) -> Iterator[Served]:
+    """Start a server over a folder and a database, and end it."""
     with socket.create_server(("127.0.0.1", 0)) as probe:
         port = probe.getsockname()[1]
     environment = {
         **os.environ,
         "SERVED_FOLDER": str(folder),
+        "SERVED_URL": database,
         "PYTHONPATH": str(ROOT / "src"),
         "LANGSMITH_TRACING": "false",
         "LANGGRAPH_CLI_NO_ANALYTICS": "1",
@@ -111,7 +116,7 @@ def serving(folder: Path) -> Iterator[Served]:
     reader.start()
     try:
         assert up.wait(LIMIT_S), "".join(lines)[-3000:]
-        running = Served(folder, process, f"http://127.0.0.1:{port}", lines)
+        running = Served(folder, database, process, f"http://127.0.0.1:{port}", lines)
         with running.client:
             yield running
     finally:
@@ -134,10 +139,19 @@ def prepared(folder: Path) -> Path:
     return folder
 
 
-@pytest.fixture(scope="module")
-def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
-    with serving(prepared(tmp_path_factory.mktemp("served"))) as running:
+@pytest.fixture(scope="module", params=stores.SHARED)
+def served(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    """One server over each store for all tests that do not kill it."""
+    folder = prepared(tmp_path_factory.mktemp("served"))
+    if request.param != stores.POSTGRES:
+        with serving(folder, f"sqlite:///{folder}/served.db") as running:
+            yield running
+        return
+    server: Server = request.getfixturevalue("postgres_server")
+    name = next(request.getfixturevalue("postgres_names"))
+    with serving(folder, server.create_database(name)) as running:
         yield running
+    server.drop_database(name)
 
 
 @pytest.mark.parametrize("graph", ["managed", "plain"])
@@ -157,7 +171,7 @@ def test_a_thread_is_run_read_changed_copied_and_deleted(served: Served, graph: 
     earlier = next(one["checkpoint"] for one in served.history(thread) if one["next"] == ["pay"])
     served.run(graph, thread, request_id=request, input=None, checkpoint=earlier)
     assert served.client.delete(f"/threads/{thread}").status_code == 204
-    assert served.select(f"select count(*) from counterfoil_checkpoint where thread_id = '{thread}'") == [(0,)]  # noqa: S608 - ours
+    assert served.execute("select count(*) from counterfoil_checkpoint where thread_id = ?", thread) == [(0,)]
     assert served.charged.count(f"{request}/charge/1") == 1
 
 
@@ -172,7 +186,7 @@ def test_a_run_that_is_rolled_back_leaves_its_receipt_and_no_checkpoint(served: 
         )
     )
     with (served.folder / "gate").open("wb"):  # the first run is in its node
-        assert served.select("select state, run_id from counterfoil_thread where holder is not null") == [
+        assert served.execute("select state, run_id from counterfoil_thread where holder is not null") == [
             ("running", first["run_id"])
         ]
         second.start()
@@ -187,12 +201,12 @@ def test_a_run_that_is_rolled_back_leaves_its_receipt_and_no_checkpoint(served: 
 def test_a_run_is_refused_on_a_thread_that_somebody_else_runs(served: Served) -> None:
     thread = served.thread()
     served.run("managed", thread, request_id="r-busy", input={"order": "1"})
-    with closing(sqlite3.connect(served.folder / "served.db")) as connection, connection:
-        connection.execute(
-            "update counterfoil_thread set state = 'running', holder = 'someone@elsewhere', lease_until = ?"
-            " where thread_id = ?",
-            (YEAR_2100, thread),
-        )
+    served.execute(
+        "update counterfoil_thread set state = 'running', holder = 'someone@elsewhere', lease_until = ?"
+        " where thread_id = ?",
+        YEAR_2100,
+        thread,
+    )
     told = served.run("managed", thread, request_id="r-busy", command={"resume": "yes"})
     assert told["__error__"]["error"] == "ThreadBusy"
     assert served.state(thread)["next"] == ["ask"]
@@ -203,16 +217,16 @@ def test_a_stateless_run_has_no_ledger_and_says_so(served: Served) -> None:
     assert told["__error__"]["error"] == "NoActiveCounterfoil"
 
 
-def test_after_the_server_was_killed_the_thread_goes_on_at_once_and_charges_nothing(tmp_path: Path) -> None:
+def test_after_the_server_was_killed_the_thread_goes_on_at_once_and_charges_nothing(url: str, tmp_path: Path) -> None:
     folder = prepared(tmp_path)
-    with serving(folder) as dying:
+    with serving(folder, url) as dying:
         thread = dying.thread()
         config = {"configurable": {"request_id": "r-1"}}
         dying.post(f"/threads/{thread}/runs", assistant_id="managed", config=config, input={"order": "slow"})
         with (folder / "gate").open("wb"):
             os.kill(dying.process.pid, signal.SIGKILL)
             dying.process.wait(LIMIT_S)
-    with serving(folder) as alive:
+    with serving(folder, url) as alive:
         alive.post("/threads", thread_id=thread, if_exists="do_nothing")
         letting = threading.Thread(target=alive.pass_gate, daemon=True)
         letting.start()
