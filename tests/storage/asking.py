@@ -33,6 +33,7 @@ ASKED: dict[str, Any] = {
     "values": [b"x", b"y"], "indexes": [7, 8], "asked": '{"messages":""}', "target": "t-copy", "parked_on": None,
     "name": "new", "minted_id": "m-3000", "branch": "what-if", "branched_from": "t-3000", "branched_at": "l-9000",
     "plain_thread_id": "t-3000", "run_attempt": 1, "seen_attempt": 0,
+    "oldest": 0,
     # migrations
     "number": 99, "digest": "d",
 }  # fmt: skip

@@ -79,6 +79,9 @@ class Crowd:
     def run(self, sql: str) -> None:
         self._connection.execute(sql.encode())
 
+    def fetched(self, sql: str) -> list[Any]:
+        return self._connection.execute(sql.encode()).fetchall()
+
     def seen(self, name: str, how: str, **differently: Any) -> Seen:
         """Run a prepared statement with one kind of plan."""
         params = {**asked(name), **differently}
@@ -158,6 +161,14 @@ def test_no_statement_reads_a_table_a_tenant_or_a_long_thread_through(analyzed: 
 def test_what_goes_through_a_thread_does_so_once(analyzed: Crowd, name: str) -> None:
     seen = analyzed.worst(name)
     assert (seen.scanned, seen.rows <= 5 * LENGTH) == ([], True), seen
+
+
+def test_a_line_is_read_no_further_back_than_is_asked(analyzed: Crowd) -> None:
+    for how in kinds_of_plans("list_lineage"):
+        ((seq,),) = analyzed.fetched("select seq from counterfoil_checkpoint where checkpoint_id = 'l-8990'")
+        for oldest, most in ((seq, 24), (2**63 - 1, 4)):
+            seen = analyzed.seen("list_lineage", how, oldest=oldest)
+            assert (seen.scanned, seen.rows <= most) == ([], True), seen
 
 
 @pytest.mark.parametrize("name", sorted(each for each in COLD if each.startswith(("list_all_", "count_"))))

@@ -97,11 +97,12 @@ def _is_next_attempt(row: ThreadSnapshot, served: ServedRun | None) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Minted:
-    """An id and where it was minted."""
+    """An id and where it was minted; `seq` is where that checkpoint stands in the order of commits, if it is there."""
 
     checkpoint_id: str
     task_id: str
     minted_id: str
+    seq: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,6 +123,16 @@ class NeedsBranch:
 
 
 MintDecision = SameId | NewId | NeedsBranch
+
+
+def oldest_needed(minted: Sequence[Minted], *, checkpoint_id: str) -> int | None:
+    """Return how far back `decide_mint` looks at the line of a checkpoint; None if it only asks whether there is one.
+
+    That is as far as the oldest mint elsewhere. One whose checkpoint is gone is on no line.
+    """
+    elsewhere = [mint.seq for mint in minted if mint.checkpoint_id != checkpoint_id]
+    found = [seq for seq in elsewhere if seq is not None]
+    return min(found) if found and len(found) == len(elsewhere) else None
 
 
 def decide_mint(

@@ -21,7 +21,9 @@ from counterfoil.core.workflows import (
     ThreadSnapshot,
     decide_mint,
     decide_thread,
+    oldest_needed,
 )
+from counterfoil.storage.rows import NEWEST
 from counterfoil.storage.script import Row, Script, all_rows, lone_row, one_row
 
 if TYPE_CHECKING:
@@ -238,12 +240,15 @@ def mint(key: ThreadKey, *, name: str, step: Step, make: Callable[[], str]) -> S
     here = yield from one_row(
         "get_checkpoint_seq", **key.params, checkpoint_ns=step.checkpoint_ns, checkpoint_id=step.checkpoint_id
     )
-    line = yield from all_rows("list_lineage", **key.params, checkpoint_ns="", checkpoint_id=step.root_id)
+    rows = yield from all_rows("list_mints", **key.params, name=name)
+    minted = [Minted(row["checkpoint_id"], row["task_id"], row["minted_id"], row["seq"]) for row in rows]
+    oldest = oldest_needed(minted, checkpoint_id=step.root_id)
+    back = NEWEST if oldest is None else oldest
+    line = yield from all_rows("list_lineage", **key.params, checkpoint_ns="", checkpoint_id=step.root_id, oldest=back)
     if here is None or not line:
         return NotStored()
-    rows = yield from all_rows("list_mints", **key.params, name=name)
     decision = decide_mint(
-        [Minted(row["checkpoint_id"], row["task_id"], row["minted_id"]) for row in rows],
+        minted,
         [Ancestor(checkpoint_id=row["checkpoint_id"], source=row["source"]) for row in line],
         checkpoint_id=step.root_id,
         task_id=step.task_id,

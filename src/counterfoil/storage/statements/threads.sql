@@ -154,12 +154,17 @@ values (:tenant, :thread_id, :checkpoint_ns, :name, :checkpoint_id, :task_id, :m
 returning minted_id;
 
 -- name: list_mints
--- Read where ids of one name were minted in a thread.
-select checkpoint_id, task_id, minted_id
-from counterfoil_mint
-where tenant = :tenant
-  and thread_id = :thread_id
-  and name = :name;
+-- Read where ids of one name were minted in a thread, and where the root graph's checkpoint stands, if it is still there.
+select mint.checkpoint_id, mint.task_id, mint.minted_id, place.seq
+from counterfoil_mint mint
+left join counterfoil_checkpoint place
+  on place.tenant = mint.tenant
+  and place.thread_id = mint.thread_id
+  and place.checkpoint_ns = ''
+  and place.checkpoint_id = mint.checkpoint_id
+where mint.tenant = :tenant
+  and mint.thread_id = :thread_id
+  and mint.name = :name;
 
 -- name: get_checkpoint_seq
 -- Say where a checkpoint stands in the order of commits, if it is stored by now.
@@ -171,7 +176,7 @@ where tenant = :tenant
   and checkpoint_id = :checkpoint_id;
 
 -- name: list_lineage
--- Read a checkpoint's line of ancestors, itself first.
+-- Read a checkpoint's line of ancestors, itself first, back to a place in the order of commits: parents come before.
 with recursive line (checkpoint_id, parent_id, source, depth) as (
   select checkpoint_id, parent_id, source, 0
   from counterfoil_checkpoint
@@ -187,6 +192,7 @@ with recursive line (checkpoint_id, parent_id, source, depth) as (
     and older.thread_id = :thread_id
     and older.checkpoint_ns = :checkpoint_ns
     and older.checkpoint_id = line.parent_id
+    and older.seq >= :oldest
 )
 select checkpoint_id, parent_id, source
 from line

@@ -1,5 +1,5 @@
 -- name: list_lineage
--- Read a checkpoint's line of ancestors, itself first.
+-- Read a checkpoint's line of ancestors, itself first, back to a place in the order of commits: parents come before.
 -- differs: its planner may read the whole thread for each step back, unless a step is a query by itself.
 with recursive line (checkpoint_id, parent_id, source, depth) as (
   select checkpoint_id, parent_id, source, 0
@@ -18,6 +18,7 @@ with recursive line (checkpoint_id, parent_id, source, depth) as (
       and thread_id = :thread_id
       and checkpoint_ns = :checkpoint_ns
       and checkpoint_id = line.parent_id
+      and seq >= :oldest
     limit 1
   ) older
 )
