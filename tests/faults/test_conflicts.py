@@ -92,7 +92,6 @@ def test_user_code_in_a_transaction_is_not_run_again(own: Wired, fresh_database:
 
 def test_a_database_whose_default_is_serializable(fresh_database: Database, colour: str, tmp_path: Path) -> None:
     fresh_database.execute(f"alter database {fresh_database.name} set default_transaction_isolation to 'serializable'")
-    fresh_database.execute(f"alter database {fresh_database.name} set default_transaction_read_only to 'on'")
     subject = wired(fresh_database.url, colour, tmp_path, wait="20s")
     create = subject.ticket()
     done = subject.at_once(lambda: subject.perform(create, title="a").value["id"], 12)

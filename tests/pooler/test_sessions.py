@@ -15,6 +15,7 @@ from counterfoil.drivers import postgres_open
 from counterfoil.errors import Busy, EffectNotSent
 from tests.faults.subject import Wired, wired
 from tests.faults.test_conflicts import locked
+from tests.faults.test_settings import another_role, transactional
 from tests.postgres.databases import Database
 from tests.postgres.pooler import Pooler
 
@@ -32,6 +33,13 @@ def pooled(url: str, colour: str, tmp_path: Path) -> Iterator[Wired]:
     made = wired(url, colour, tmp_path, wait="20s")
     yield made
     made.close()
+
+
+@pytest.fixture
+def role(postgres_database: Database) -> Iterator[str]:
+    """A role that may settle an operation, and is another than the one that is connected."""
+    with another_role(postgres_database) as name:
+        yield name
 
 
 def not_sent() -> None:
@@ -71,6 +79,17 @@ def test_no_setting_and_no_prepared_statement_is_left_to_others(pooled: Wired, u
         assert pooled.at_once(both, 4) == [None] * 4
     assert [sessions(url, f"show {name}") for name in SETTINGS] == before
     assert sessions(url, "select count(*) from pg_prepared_statements") == [(0,)] * 5
+
+
+def test_what_a_transactional_effect_sets_is_not_left_to_others(pooled: Wired, url: str, role: str) -> None:
+    statements = ("set search_path to public, elsewhere", "set timezone to 'Asia/Tokyo'", "set lock_timeout to '1h'",
+                  "select pg_advisory_lock(4711)", f"set role {role}")  # fmt: skip
+    asked = ["show search_path", "show timezone", "show lock_timeout", "show client_encoding", "select current_user",
+             "select count(*) from pg_locks where locktype = 'advisory' and objid = 4711"]  # fmt: skip
+    before = [sessions(url, question) for question in asked]
+    for number in range(6):
+        pooled.perform(transactional(pooled, *statements), request_id=f"r-{number}", title="a")
+    assert [sessions(url, question) for question in asked] == before
 
 
 def test_locks_are_waited_for_in_bounds_all_the_same(

@@ -7,7 +7,8 @@ import psycopg
 from counterfoil.errors import Busy, CommitUnknown, ConstraintViolated, RightsMissing, StoreError, StoreUnavailable
 
 _AGAIN = frozenset({"40001", "40P01"})  # serialization_failure, deadlock_detected
-_BUSY = frozenset({"55P03", "57014"})  # lock_not_available, query_canceled (a time-out of the server's)
+CANCELED = "57014"
+_BUSY = frozenset({"55P03", CANCELED})  # lock_not_available, query_canceled (a time-out of the server's)
 # completion unknown; shut down, crashed, starting; session ended
 _LOST = frozenset({"40003", "57P01", "57P02", "57P03", "57P05", "25P03", "25P04"})
 _NOT_ALLOWED = "42501"
@@ -18,6 +19,10 @@ _UNFIT = frozenset({READ_ONLY, "0A000"})  # also a standby's answer to READ WRIT
 
 class ServerSilent(psycopg.OperationalError):
     """The server answered nothing for too long; what became of the statement must be looked up."""
+
+
+class ReadOnlySession(psycopg.errors.ReadOnlySqlTransaction):
+    """The session's default is to write nothing, as an administrator wants it; nothing was sent."""
 
 
 def leads_astray(error: psycopg.Error | CommitUnknown) -> bool:
@@ -56,6 +61,12 @@ def from_psycopg(error: psycopg.Error, path: str) -> StoreError:
         return RightsMissing(
             f"The database role lacks a right in {path} ({name}); nothing was written. Let the owner of the tables run"
             " what this prints, with the role's name: counterfoil db grants ROLE"
+        )
+    if isinstance(error, ReadOnlySession):
+        return RightsMissing(
+            f"The setting default_transaction_read_only is on for this role, or for the whole of {path}, so Counterfoil"
+            " only reads there; nothing was written. Connect as a role that is to write, or let an administrator run:"
+            " alter role ... set default_transaction_read_only = off"
         )
     if state == READ_ONLY:
         return StoreUnavailable(

@@ -15,7 +15,7 @@ from psycopg.rows import tuple_row
 from counterfoil.drivers.driving import drive
 from counterfoil.drivers.postgres_guard import lent
 from counterfoil.drivers.postgres_lend import Lender
-from counterfoil.drivers.postgres_open import CONNECTIONS, connect
+from counterfoil.drivers.postgres_open import CONNECTIONS, check_writes, connect, control, soil
 from counterfoil.drivers.postgres_rows import has_rows, named
 from counterfoil.drivers.postgres_run import Control, Execute, Lend, Progress, Protocol, statements
 from counterfoil.drivers.probes import Probe, no_probe
@@ -80,6 +80,7 @@ class PostgresStore:
             progress = Progress()
             try:
                 with lend() as connection:
+                    check_writes(connection)
                     return run(connection, protocol.writing(maker, progress))
             except psycopg.Error as error:
                 protocol.again_or_raise(error, progress, runs=runs)
@@ -142,9 +143,12 @@ def _do(connection: psycopg.Connection[Any], action: Action) -> Any:
                 cursor.execute(sql, params, prepare=prepare)
                 return named(cursor, cursor.fetchall()) if has_rows(cursor) else []
         case Control(sql):
-            return connection.execute(sql)
+            text, prepare = control(connection, sql)
+            connection.execute(text, prepare=prepare)
+            return soil(connection, soiled=False)
         case Lend(function):
             with lent(connection) as guarded:
+                soil(connection)
                 return function(guarded)
         case _:
             assert_never(action)

@@ -14,6 +14,7 @@ from counterfoil.drivers.driving import adrive
 from counterfoil.drivers.finishing import to_the_end
 from counterfoil.drivers.postgres_guard import lent_async
 from counterfoil.drivers.postgres_lend_async import AsyncLender
+from counterfoil.drivers.postgres_open import check_writes, control, soil
 from counterfoil.drivers.postgres_rows import has_rows, named
 from counterfoil.drivers.postgres_run import Control, Execute, Lend, Progress
 
@@ -88,6 +89,7 @@ class AsyncPostgresStore:
             progress = Progress()
             try:
                 async with self.lender.connection() as connection:
+                    check_writes(connection)
                     return await adrive(self._protocol.writing(maker, progress), partial(_do, connection))
             except psycopg.Error as error:
                 self._protocol.again_or_raise(error, progress, runs=runs)
@@ -101,9 +103,12 @@ async def _do(connection: psycopg.AsyncConnection[Any], action: Action) -> Any:
                 await cursor.execute(sql, params, prepare=prepare)
                 return named(cursor, await cursor.fetchall()) if has_rows(cursor) else []
         case Control(sql):
-            return await connection.execute(sql)
+            text, prepare = control(connection, sql)
+            await connection.execute(text, prepare=prepare)
+            return soil(connection, soiled=False)
         case Lend(function):
             with lent_async(connection) as guarded:
+                soil(connection)
                 return await function(guarded)
         case _:
             assert_never(action)

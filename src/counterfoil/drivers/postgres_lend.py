@@ -12,7 +12,7 @@ import psycopg
 
 from counterfoil.drivers import postgres_open
 from counterfoil.drivers.pgstate import leads_astray
-from counterfoil.drivers.postgres_open import connect
+from counterfoil.drivers.postgres_open import ROLLBACK, connect, control, soil
 from counterfoil.drivers.postgres_pool import LOOK_S, Shelf, Waiter, closed, exhausted, is_in_transaction, pauses
 from counterfoil.drivers.postgres_refused import check_options, lasting, unreachable
 from counterfoil.errors import CommitUnknown, StoreClosed
@@ -150,5 +150,7 @@ class _Waiting(Waiter[Any]):
 def _undo(connection: Connection | None) -> None:
     """Roll back what was left open; a connection that cannot do so is out of order, and is dropped for that."""
     if connection is not None and is_in_transaction(connection):
+        sql, _ = control(connection, ROLLBACK)
         with suppress(psycopg.Error):
-            connection.execute("rollback")
+            connection.execute(sql, prepare=False)
+            soil(connection, soiled=False)

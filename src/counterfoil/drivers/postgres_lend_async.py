@@ -14,7 +14,7 @@ import psycopg
 from counterfoil.drivers import postgres_open
 from counterfoil.drivers.finishing import to_the_end
 from counterfoil.drivers.pgstate import leads_astray
-from counterfoil.drivers.postgres_open import connect_async
+from counterfoil.drivers.postgres_open import ROLLBACK, connect_async, control, soil
 from counterfoil.drivers.postgres_pool import LOOK_S, Shelf, Waiter, exhausted, is_in_transaction, pauses
 from counterfoil.drivers.postgres_refused import lasting, unreachable
 from counterfoil.errors import CommitUnknown
@@ -136,5 +136,7 @@ class _Waiting(Waiter[Any]):
 async def _undo(connection: AsyncConnection | None) -> None:
     """Roll back what was left open; a connection that cannot do so is out of order, and is dropped for that."""
     if connection is not None and is_in_transaction(connection):
+        sql, _ = control(connection, ROLLBACK)
         with suppress(psycopg.Error):
-            await to_the_end(connection.execute("rollback"))
+            await to_the_end(connection.execute(sql, prepare=False))
+            soil(connection, soiled=False)

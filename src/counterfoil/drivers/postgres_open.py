@@ -8,8 +8,9 @@ import time
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import psycopg
+from psycopg.sql import Literal
 
-from counterfoil.drivers.pgstate import ServerSilent
+from counterfoil.drivers.pgstate import ReadOnlySession, ServerSilent
 from counterfoil.errors import Retry, StoreUnavailable
 
 if TYPE_CHECKING:
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
+COMMIT, ROLLBACK = "commit", "rollback"
+UNLOCK = "select pg_advisory_unlock_all()"
 OLDEST_SERVER = 130000  # PostgreSQL 13
 CONNECTIONS = 10
 """Connections of one process and colour: transactions are short, and a server gives each connection a process."""
@@ -46,17 +49,23 @@ _DEFAULTS = {
     "keepalives_count": 3,
     "tcp_user_timeout": 15_000,
 }
+# What a shared session was set to by another client is no wish of the administrator's: the default is what counts.
 _ABOUT = """select pg_backend_pid(), cast(current_setting('server_version_num') as integer),
-  current_setting('server_encoding')"""
+  current_setting('server_encoding'), (
+    select cast(reset_val as boolean) from pg_settings where name = 'default_transaction_read_only')"""
 # A shorter limit that the role, the database or the URL sets stays. Statements that stand alone, outside of a
 # transaction that says how it wants to be, go by the defaults.
-_SESSION = """select set_config('default_transaction_isolation', 'read committed', false),
-  set_config('default_transaction_read_only', 'off', false), (
+_SESSION = """select set_config('default_transaction_isolation', 'read committed', false), (
     select count(set_config(name, cast(least(
       nullif(cast(extract(epoch from cast(current_setting(name) as interval)) * 1000 as integer), 0), wanted) as text),
       false))
-    from (values ('lock_timeout', %s), ('statement_timeout', %s), ('idle_in_transaction_session_timeout', %s))
+    from (values ('lock_timeout', {}), ('statement_timeout', {}), ('idle_in_transaction_session_timeout', {}))
       as limits (name, wanted))"""
+_CLEAN = """close all; set session authorization default; reset role; reset all; unlisten *;
+  select pg_advisory_unlock_all(); discard temp"""
+"""What `discard all` does, which takes no other statement beside it, but for what is no setting and harms nobody."""
+_FOLLOWED = ("client_encoding", "DateStyle", "TimeZone", "IntervalStyle", "application_name")
+"""What a pooler gives back to each of its clients, for which it goes by what the server reports."""
 
 
 class Connection(psycopg.Connection[Any]):
@@ -66,6 +75,12 @@ class Connection(psycopg.Connection[Any]):
     """The process that opened it."""
     silence: float | None = None
     """How long a statement may take, if another time than usual."""
+    reads_only = False
+    """Whether the role's, the database's or the URL's default is to write nothing."""
+    soiled = False
+    """Whether user code ran statements in its session, which it may have set for longer than its transaction."""
+    cleaning = ""
+    """The statements that undo what user code set, and set what is ours."""
 
     def wait(self, gen: Generator[Any, Any, T], interval: float = _LOOK_S, timeout: float | None = None) -> T:
         """Consume a generator that operates on the connection, within a bound."""
@@ -80,6 +95,9 @@ class AsyncConnection(psycopg.AsyncConnection[Any]):
 
     home: int | None = None
     silence: float | None = None
+    reads_only = False
+    soiled = False
+    cleaning = ""
 
     async def wait(
         self,
@@ -127,8 +145,10 @@ def connect(url: PostgresUrl, silence: float | None = None) -> tuple[Connection,
     try:
         connection.home, connection.silence = os.getpid(), silence
         own = _is_its_own(connection, connection.execute(_ABOUT).fetchone())
+        ours = _settings(connection, own=own, ever=silence == math.inf)
+        connection.cleaning = f"{_CLEAN}; {ours}"
         if own:
-            connection.execute(_SESSION, _limits(ever=silence == math.inf))
+            connection.execute(ours)
     except BaseException:
         connection.close()
         raise
@@ -140,8 +160,11 @@ async def connect_async(url: PostgresUrl) -> AsyncConnection:
     connection = await AsyncConnection.connect(url.conninfo(_defaults(None)), autocommit=True)
     try:
         connection.home = os.getpid()
-        if _is_its_own(connection, await (await connection.execute(_ABOUT)).fetchone()):
-            await connection.execute(_SESSION, _limits())
+        own = _is_its_own(connection, await (await connection.execute(_ABOUT)).fetchone())
+        ours = _settings(connection, own=own)
+        connection.cleaning = f"{_CLEAN}; {ours}"
+        if own:
+            await connection.execute(ours)
     except BaseException:
         connection.pgconn.finish()
         raise
@@ -159,6 +182,17 @@ def _limits(*, ever: bool = False) -> tuple[int, int, int]:
     return round(WAIT_S * 1000), _LONGEST_MS if ever else round(running * 1000), round(idle * 1000)
 
 
+def _settings(connection: Connection | AsyncConnection, *, own: bool, ever: bool = False) -> str:
+    """Return the statement that sets a session as we want it: our own, or a pooler's as this client found it."""
+    if own:
+        return _SESSION.format(*_limits(ever=ever))
+    found = [(name, connection.info.parameter_status(name)) for name in _FOLLOWED]
+    as_found = [
+        f"set_config('{name}', {Literal(value).as_string(connection)}, false)" for name, value in found if value
+    ]
+    return f"select {', '.join(as_found)}"
+
+
 def for_one_transaction() -> str:
     """Return what BEGIN goes on with where the session is shared, so that nothing can be set for longer."""
     waiting, running, _ = _limits()
@@ -171,7 +205,7 @@ def _is_its_own(connection: Connection | AsyncConnection, row: Any) -> bool:
     Behind a pooler the process that answers is not the one that greeted. Settings and prepared statements would then
     meet another client, or be gone.
     """
-    process, version, encoding = row
+    process, version, encoding, connection.reads_only = row
     if version < OLDEST_SERVER or encoding != "UTF8":
         unfit = StoreUnavailable(
             f"The PostgreSQL server has version {version // 10000} and encoding {encoding}; Counterfoil needs version"
@@ -184,3 +218,33 @@ def _is_its_own(connection: Connection | AsyncConnection, row: Any) -> bool:
     if not own:
         connection.prepare_threshold = None
     return own
+
+
+# --- a connection in use ---------------------------------------------------------------------------------------------
+
+
+def check_writes(connection: psycopg.Connection[Any] | psycopg.AsyncConnection[Any]) -> None:
+    """Refuse to write where an administrator made reading the default; another connection may find it changed.
+
+    Raises:
+        ReadOnlySession: it is so.
+    """
+    if getattr(connection, "reads_only", False):
+        raise ReadOnlySession("default_transaction_read_only is on")
+
+
+def soil(connection: psycopg.Connection[Any] | psycopg.AsyncConnection[Any], *, soiled: bool = True) -> None:
+    """Note on a connection of ours that user code runs statements in its session, or that nothing is left of that."""
+    if isinstance(connection, Connection | AsyncConnection):
+        connection.soiled = soiled
+
+
+def control(connection: psycopg.Connection[Any] | psycopg.AsyncConnection[Any], sql: str) -> tuple[str, bool | None]:
+    """Return how a transaction begins or ends, and whether that may be prepared.
+
+    What user code set for longer is undone in the round trip of its COMMIT, and behind it: deferred triggers may go by
+    such settings. A rollback takes settings back, but no lock of the session's.
+    """
+    if not getattr(connection, "soiled", False):
+        return sql, None
+    return f"{sql}; {connection.cleaning if sql == COMMIT else UNLOCK}", False  # type: ignore[union-attr]

@@ -54,8 +54,10 @@ class Lease(Generic[C]):
 
     @property
     def is_in_order(self) -> bool:
-        """Say whether nothing is under way on the connection and no transaction is open."""
-        return self.connection is not None and self.connection.pgconn.transaction_status == TransactionStatus.IDLE
+        """Say whether nothing is under way on the connection, no transaction open, and nothing of user code's set."""
+        if self.connection is None or getattr(self.connection, "soiled", False):
+            return False
+        return self.connection.pgconn.transaction_status == TransactionStatus.IDLE
 
     def is_idle_for_long(self, now: float) -> bool:
         """Say whether nobody has used the connection for long."""

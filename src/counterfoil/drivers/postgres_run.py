@@ -13,8 +13,16 @@ from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, assert_never
 
 import psycopg
 
-from counterfoil.drivers.pgstate import ServerSilent, from_psycopg, is_lost, leads_astray, may_run_again
-from counterfoil.drivers.postgres_open import for_one_transaction
+from counterfoil.drivers.pgstate import (
+    CANCELED,
+    ReadOnlySession,
+    ServerSilent,
+    from_psycopg,
+    is_lost,
+    leads_astray,
+    may_run_again,
+)
+from counterfoil.drivers.postgres_open import COMMIT, for_one_transaction
 from counterfoil.drivers.postgres_own import own_error, together
 from counterfoil.drivers.probes import Point, Probe, no_probe
 from counterfoil.errors import CommitUnknown
@@ -31,7 +39,8 @@ T = TypeVar("T")
 RUNS = 6
 """How often a transaction is run before its failure reaches the caller: a pool may hold several dead connections."""
 SILENCES = 2
-"""How often where the server is silent: once more, over a connection that was not idle while the way to it broke."""
+"""How often where the server is silent, or may not be written to by default: once more, over a connection that was not
+idle while the way to it broke or the default was another."""
 BEGIN = "begin isolation level read committed"
 
 
@@ -148,9 +157,11 @@ class Protocol:
         self.probe(Point.BEFORE_COMMIT, "")
         progress.commit_sent = True
         try:
-            yield Control("commit")
+            yield Control(COMMIT)
         except psycopg.Error as error:
-            raise (self._commit_unknown(error) if is_lost(error) else error) from error
+            # behind user code's COMMIT its session is cleaned: what was cancelled there may have been that alone
+            unknown = is_lost(error) or (progress.user_code and error.sqlstate == CANCELED)
+            raise (self._commit_unknown(error) if unknown else error) from error
         self.probe(Point.AFTER_COMMIT, "")
         return result
 
@@ -240,7 +251,8 @@ class Protocol:
         if error is progress.user_error:
             raise error
         again = may_run_again(error) or (not progress.commit_sent and (is_lost(error) or leads_astray(error)))
-        if again and not progress.user_code and runs < (SILENCES if isinstance(error, ServerSilent) else RUNS):
+        once_more = isinstance(error, ServerSilent | ReadOnlySession)
+        if again and not progress.user_code and runs < (SILENCES if once_more else RUNS):
             return
         raise from_psycopg(error, self.path) from error
 
