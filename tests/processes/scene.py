@@ -21,6 +21,7 @@ from tests.stores import is_postgres
 SESSIONS = """
 select count(*) from pg_stat_activity
 where datname = current_database() and pid <> pg_backend_pid() and backend_type = 'client backend'
+  and backend_start > (select backend_start from pg_stat_activity where pid = pg_backend_pid())
 """
 ROOT = Path(__file__).parents[2]
 KEYED = ("keyed", "both")
@@ -73,16 +74,17 @@ def told(worker: "subprocess.Popen[str]") -> list[dict[str, Any]]:
 
 
 class Connections:
-    """Counts again and again how many sessions others have on a PostgreSQL database; none on a file."""
+    """Counts again and again how many sessions others have begun since on a PostgreSQL database; none on a file."""
 
     def __init__(self, url: str) -> None:
         self.most = 0
         self._url = url
-        self._over = threading.Event()
+        self._over, self._begun = threading.Event(), threading.Event()
         self._thread = threading.Thread(target=self._count)
 
     def __enter__(self) -> Self:
         self._thread.start()
+        self._begun.wait(10)
         return self
 
     def __exit__(self, *_exc: object) -> None:
@@ -91,7 +93,9 @@ class Connections:
 
     def _count(self) -> None:
         if not is_postgres(self._url):
+            self._begun.set()
             return
         with psycopg.connect(self._url, autocommit=True) as connection:
+            self._begun.set()
             while not self._over.wait(0.02):
                 self.most = max(self.most, int(connection.execute(SESSIONS).fetchall()[0][0]))
