@@ -18,6 +18,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final
 
 from counterfoil.errors import MissingExtra
+from counterfoil.extras import install_line
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -138,7 +139,10 @@ def require_detectors() -> None:
         MissingExtra: detect-secrets is not installed.
     """
     if not _library_rules():
-        raise MissingExtra("checkpoints are searched for secrets: pip install 'counterfoil[langgraph]'")
+        raise MissingExtra(
+            "Checkpoints are searched for secrets, which needs detect-secrets. Install it with:"
+            f" {install_line('counterfoil[langgraph]')}"
+        )
 
 
 def is_secret_name(name: str) -> bool:

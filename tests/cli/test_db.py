@@ -1,15 +1,26 @@
 """The SQL that `db` prints for others to run: of either dialect, without a database, and for a role."""
 
+import json
 import sqlite3
+from collections.abc import Iterator
 from contextlib import closing
 
 import pytest
 
+from counterfoil.errors import Exit
 from counterfoil.storage import rights
 from counterfoil.storage.migrator import plain_sql
 from tests.cli.conftest import Line
+from tests.postgres.databases import Database
+from tests.storage.test_rights import Role, new_role
 
 NOWHERE = Line("")
+
+
+@pytest.fixture
+def role(fresh_database: Database) -> Iterator[Role]:
+    """A role without rights in a database that has our tables."""
+    yield from new_role(fresh_database)
 
 
 @pytest.mark.parametrize("dialect", ["sqlite", "postgres"])
@@ -40,3 +51,31 @@ def test_the_grants_of_a_reader_let_it_read_only() -> None:
     first, *others = found["sql"].splitlines()
     assert first == 'grant usage on schema "ledger" to "agent_reader";'
     assert all(line.startswith('grant select on "ledger".counterfoil_') for line in others)
+
+
+@pytest.mark.parametrize("name", ["", "  ", "x" * 64])
+@pytest.mark.parametrize("place", ["role", "schema"])
+def test_the_grants_of_what_cannot_be_a_name_are_refused(place: str, name: str) -> None:
+    given = [name] if place == "role" else ["agent_app", "--schema", name]
+    for option in ([], ["--read-only"]):
+        assert NOWHERE.error("db grants", *given, *option, exit_code=2)["code"] == "invalid-command"
+
+
+def test_a_role_that_lacks_rights_is_found(role: Role) -> None:
+    line = Line(role.url)
+    role.let()
+    assert line.json("db status")["lacking"] == []
+    for right, table in (("insert", "counterfoil_evidence"), ("select", "counterfoil_operation")):
+        with role.without(table, right):
+            shown = line("db status", exit_code=Exit.CHECK_FOUND).stdout
+            assert f"{right} on {table}" in shown
+            assert "counterfoil db grants" in shown
+            found = json.loads(line("db status --json", exit_code=Exit.CHECK_FOUND).stdout)
+            assert found["lacking"] == [f"{right} on {table}"]
+    assert line("db status").exit_code == 0
+
+
+def test_a_reader_lacks_nothing_to_read(role: Role) -> None:
+    role.let(read_only=True)
+    found = Line(role.url).json("db status")
+    assert (found["rights"], found["lacking"]) == ("read only", [])

@@ -7,6 +7,7 @@ from urllib.parse import urlsplit
 import pytest
 
 from counterfoil.errors import Exit
+from counterfoil.extras import shown
 from tests.cli.conftest import RESOLVE, Line
 from tests.postgres.databases import Database
 from tests.stores import tables
@@ -79,4 +80,5 @@ def test_without_psycopg_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setitem(sys.modules, "psycopg", None)
     error = Line("postgresql://app@127.0.0.1:1/agent").error("ops list", exit_code=2)
     assert error["code"] == "missing-extra"
-    assert "pip install 'counterfoil[postgres]'" in error["message"]
+    assert error["message"].endswith(" -m pip install 'counterfoil[postgres]' 'psycopg[binary]'")
+    assert shown(sys.executable) in error["message"]

@@ -166,5 +166,5 @@ def test_a_missing_extra_is_refused_with_the_line_to_install_it(monkeypatch: pyt
     monkeypatch.setattr(tickets, "find_spec", lambda _name: None)
     result = CliRunner().invoke(cli, ["demo", "tickets"])
     assert result.exit_code == 2
-    assert 'pip install "counterfoil[demo]"' in result.output
+    assert "pip install 'counterfoil[demo]'" in result.output
     assert "missing-extra" in result.output

@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from counterfoil.storage.store import Store
 
 
+LONGEST_NAME = 63
+"""Bytes of a name that PostgreSQL keeps; it cuts off what is longer."""
 NOTABLE_MS = 1_000
 """Clocks that differ by less say nothing: the answer was on its way as long."""
 
@@ -27,7 +29,7 @@ def command() -> None:
 @command.command()
 @verb
 def status(session: Session) -> None:
-    """Say whether the schema is what this code needs; exit 8 if it is not. Nothing is changed."""
+    """Say whether the schema and the role's rights are what this code needs; exit 8 if not. Nothing is changed."""
     from counterfoil.cli.output import fields, say, show_json
     from counterfoil.errors import Exit
 
@@ -38,7 +40,9 @@ def status(session: Session) -> None:
         fields([(name, _LINES.get(name, _cell)(value)) for name, value in found.items()])
         if not found["ours"]:
             say("It holds no tables of Counterfoil: check --url, or put them into it with counterfoil db upgrade.")
-    if not found["current"]:
+        if found.get("lacking"):
+            say("Let the owner of the tables run what this prints, with the role's name: counterfoil db grants ROLE")
+    if not found["current"] or found.get("lacking"):
         click.get_current_context().exit(Exit.CHECK_FOUND)
 
 
@@ -66,8 +70,10 @@ def _status(store: SqliteLook | Store, tenant: str | None) -> dict[str, Any]:
         "differing": list(seen.differing),
     }
     if found["ours"]:
-        found["rights"] = rights.summary(store.dialect, store.read(lambda: all_rows("list_rights")))
-    if found["current"]:
+        may = store.read(lambda: all_rows("list_rights"))
+        found["rights"] = rights.summary(store.dialect, may)
+        found["lacking"] = list(rights.lacking(store.dialect, may))
+    if found["current"] and rights.READ not in {right.partition(" ")[0] for right in found["lacking"]}:
         found["operations"] = store.read(lambda: reads.count_operations(tenant))
         found["clock"] = asdict(store.read(lambda: inspection.clocks(SystemClock().now_ms())))
     if isinstance(store, SqliteLook):
@@ -153,8 +159,25 @@ def grants(session: Session, role: str, *, schema: str, read_only: bool) -> None
     from counterfoil.cli.output import say, show_json
     from counterfoil.storage import rights
 
+    _check_name("the role", role)
+    _check_name("--schema", schema)
     text = rights.grants(role, schema, read_only=read_only)
     if session.as_json:
         show_json({"role": role, "schema": schema, "read_only": read_only, "sql": text})
         return
     say(text.rstrip("\n"))
+
+
+def _check_name(what: str, name: str) -> None:
+    """Refuse what PostgreSQL would not take for this name, or take for another one.
+
+    Raises:
+        InvalidCommand: it is empty, too long, or holds a NUL.
+    """
+    from counterfoil.errors import InvalidCommand
+
+    if not name.strip() or "\0" in name or len(name.encode()) > LONGEST_NAME:
+        raise InvalidCommand(
+            f"The name of {what} is {name[:20]!r}: PostgreSQL takes 1 to {LONGEST_NAME} bytes, and a longer name for"
+            " another one. Nothing was printed to be run."
+        )

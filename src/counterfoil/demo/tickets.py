@@ -11,6 +11,7 @@ from counterfoil.demo.situations import SITUATIONS, Situation
 from counterfoil.demo.stage import Stage
 from counterfoil.demo.steps import COLUMNS, Column, Report, Step
 from counterfoil.errors import MissingExtra
+from counterfoil.extras import install_line
 from counterfoil.testing.provider_client import CountingProvider, ProviderClient
 
 LANES: Final = 3
@@ -97,7 +98,7 @@ def check_extra() -> None:
     if missing := [name for name in _NEEDED if not _is_installed(name)]:
         raise MissingExtra(
             f"The demo needs {', '.join(missing)}, which is not installed. Install it with:"
-            ' python -m pip install "counterfoil[demo]"'
+            f" {install_line('counterfoil[demo]')}"
         )
 
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, assert_never
 from counterfoil.drivers.probes import no_probe
 from counterfoil.drivers.urls import PostgresUrl, SqliteUrl
 from counterfoil.errors import InvalidArguments, MissingExtra
+from counterfoil.extras import install_line
 
 if TYPE_CHECKING:
     from counterfoil.clock import Clock
@@ -46,8 +47,8 @@ def _open_postgres(url: PostgresUrl, clock: Clock | None, probe: Probe, connecti
         from counterfoil.drivers.postgres import PostgresStore  # noqa: PLC0415 - needs psycopg
     except ImportError as error:
         raise MissingExtra(
-            f"A PostgreSQL database needs psycopg, which cannot be imported ({error}). Install it with:"
-            " pip install 'counterfoil[postgres]'"
+            f"A PostgreSQL database needs psycopg, which cannot be imported ({' '.join(str(error).split())})."
+            f" Install it with: {install_line('counterfoil[postgres]', 'psycopg[binary]')}"
         ) from error
     given: object = connections
     if given is not None and (type(given) is not int or given < 1):

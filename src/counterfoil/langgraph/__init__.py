@@ -6,12 +6,14 @@ Needs the extra `langgraph`: pip install 'counterfoil[langgraph]'.
 from __future__ import annotations
 
 from counterfoil.errors import MissingExtra
+from counterfoil.extras import install_line
 
 try:
     import langgraph.graph  # noqa: F401 - whether it is installed
 except ModuleNotFoundError as missing:
     raise MissingExtra(
-        f"counterfoil.langgraph needs {missing.name}, which is not installed: pip install 'counterfoil[langgraph]'"
+        f"counterfoil.langgraph needs {missing.name}, which is not installed. Install it with:"
+        f" {install_line('counterfoil[langgraph]')}"
     ) from None
 
 from counterfoil.langgraph.compile import for_server
