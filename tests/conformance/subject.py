@@ -236,6 +236,11 @@ class Background:
         except BaseException as error:  # noqa: BLE001 - the test looks at it
             self._outcome = (False, error)
 
+    def is_under_way(self, within: float = 0.0) -> bool:
+        """Say whether it has not ended yet, also when it was given some seconds."""
+        self._thread.join(within)
+        return self._thread.is_alive()
+
     def result(self, timeout: float = 30.0) -> Any:
         self._thread.join(timeout)
         assert not self._thread.is_alive(), "the call still runs"

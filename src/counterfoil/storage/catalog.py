@@ -62,6 +62,8 @@ FRAGMENTS: Mapping[str, Mapping[str, str]] = {
         "{locked}": "for update",
         # Whoever takes a claim locks the row for an update and waits; its owner's other writes go on beside.
         "{shared}": "for key share",
+        # Stands for a thread that may have no row to lock. Two that share it by chance wait for each other, no more.
+        "{lock_of_thread}": "hashtextextended(cast(:tenant as text) || '/' || cast(:thread_id as text), 0)",
         "{least}": "least",
         "{named_channels}": "json_each_text(cast(found.stored_channels as json))",
         "{asked_channels}": "json_each_text(cast(:asked as json))",

@@ -264,6 +264,8 @@ def _check_advancing(key: ThreadKey, attempt: int | None) -> Script[NotOwner | N
 
 
 def _check_owner(key: ThreadKey, attempt: int | None) -> Script[NotOwner | None]:
+    if attempt is None:
+        yield from threads.keep_unmanaged(key)
     owner = yield from threads.owner_kept(key)
     if owner == attempt:
         return None

@@ -207,6 +207,11 @@ def owner_in(parts: Sequence[Row]) -> int | None:
     return None
 
 
+def keep_unmanaged(key: ThreadKey) -> Script[None]:
+    """Keep others from beginning a thread that has no row until this transaction ends; one they began is seen next."""
+    yield from lone_row("share_unmanaged_thread", **key.params)
+
+
 def owner_kept(key: ThreadKey) -> Script[int | None]:
     """Return the attempt that owns a managed thread (0 if none), or None; it stays so until this transaction ends."""
     row = yield from one_row("share_thread", **key.params)
@@ -236,7 +241,7 @@ class NotStored:
 
 def mint(key: ThreadKey, *, name: str, step: Step, make: Callable[[], str]) -> Script[str | NeedsBranch | NotStored]:
     """Mint an id for this step, or return the one that it minted before it was interrupted."""
-    yield from one_row("lock_thread", **key.params)  # a run that lost its thread may mint beside the one that has it
+    yield from _alone(key)  # a run that lost its thread may mint beside the one that has it
     here = yield from one_row(
         "get_checkpoint_seq", **key.params, checkpoint_ns=step.checkpoint_ns, checkpoint_id=step.checkpoint_id
     )
@@ -260,6 +265,13 @@ def mint(key: ThreadKey, *, name: str, step: Step, make: Callable[[], str]) -> S
             return decision
         case NewId():
             return (yield from _minted(key, name, step, make()))
+
+
+def _alone(key: ThreadKey) -> Script[None]:
+    """Keep others from a thread until this transaction ends, be it managed or not."""
+    if (yield from one_row("lock_thread", **key.params)) is None:
+        yield from lone_row("lock_unmanaged_thread", **key.params)
+        yield from one_row("lock_thread", **key.params)  # of a run that has claimed it since
 
 
 def _minted(key: ThreadKey, name: str, step: Step, minted_id: str) -> Script[str]:

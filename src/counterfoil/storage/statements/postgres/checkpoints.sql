@@ -9,11 +9,12 @@ select 1
   {shared}
 
 -- fragment: unmanaged
--- A row if nobody manages the thread.
+-- A row if nobody manages the thread, or is just about to.
 select 1
-  where not exists (
-    select 1 from counterfoil_thread where tenant = :tenant and thread_id = :thread_id
-  )
+  where pg_try_advisory_xact_lock_shared({lock_of_thread})
+    and not exists (
+      select 1 from counterfoil_thread where tenant = :tenant and thread_id = :thread_id
+    )
 
 -- fragment: checkpoint
 -- The checkpoint and the channel values that it brings, as `insert_checkpoint` and `insert_channel` store them.
