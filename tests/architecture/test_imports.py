@@ -78,7 +78,10 @@ DOORS = frozenset({(facade, "langgraph") for facade in FACADES.rooms}) | {
 
 # Third-party modules, and sqlite3, with the only places that may import them. What is not listed may not be.
 IMPORTERS: dict[str, tuple[str, ...]] = {
+    "aiosmtpd": ("testing.mail",),
+    "aiosmtplib": ("providers.smtp",),
     "click": ("cli",),
+    "cloudevents": ("providers.cloudevents",),
     "detect_secrets": ("credentials",),
     "django": ("integrations.django",),
     "httpx": ("demo", "providers"),
@@ -91,6 +94,8 @@ IMPORTERS: dict[str, tuple[str, ...]] = {
     "rfc8785": ("codec",),
     "sqlalchemy": ("integrations.sqlalchemy",),
     "sqlite3": ("drivers",),
+    "standardwebhooks": ("providers.webhooks",),
+    "stripe": ("providers.stripe",),
 }
 
 # Pure code is a function of its arguments: no input or output, clock, chance, log or threads.

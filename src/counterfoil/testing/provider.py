@@ -18,7 +18,6 @@ import os
 import signal
 import socket
 import socketserver
-import stat
 import struct
 import sys
 from collections.abc import Callable, Mapping, Sequence
@@ -26,11 +25,11 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from selectors import EVENT_READ, DefaultSelector
 from threading import Thread
 from typing import Any, Final
 from urllib.parse import parse_qsl, unquote, urlsplit
 
+from counterfoil.testing.children import wait_for_orphanhood
 from counterfoil.testing.provider_desk import (
     Accepted,
     Claim,
@@ -329,32 +328,6 @@ class _Handler(BaseHTTPRequestHandler):
         """Stay silent."""
 
 
-def _wait_for_orphanhood(parent: int) -> None:
-    """Block until the parent is gone or, where stdin is a pipe from it, that is closed."""
-    with DefaultSelector() as selector:
-        if _has_piped_stdin():
-            selector.register(0, EVENT_READ, "stdin")
-        # Forked siblings may keep the pipe open after the parent's death; its pidfd
-        # tells at once. Not every system has one.
-        with suppress(AttributeError, OSError):
-            selector.register(os.pidfd_open(parent), EVENT_READ, "parent")
-        if os.getppid() != parent:
-            return  # it died before it could be watched
-        while not any(_is_gone(key.data) for key, _ in selector.select()):
-            pass
-
-
-def _has_piped_stdin() -> bool:
-    if sys.stdin is None:  # closed from the start: descriptor 0 is one of our own by now
-        return False
-    mode = os.fstat(0).st_mode
-    return stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode)  # asyncio gives its children sockets
-
-
-def _is_gone(source: str) -> bool:
-    return source == "parent" or not os.read(0, 4096)
-
-
 def _arguments(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--port", type=int, default=0)
@@ -374,7 +347,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     Thread(target=server.serve_forever, daemon=True).start()
     print(server.url, flush=True)  # noqa: T201 - the parent reads it
     with suppress(KeyboardInterrupt):
-        _wait_for_orphanhood(parent)
+        wait_for_orphanhood(parent)
 
 
 if __name__ == "__main__":

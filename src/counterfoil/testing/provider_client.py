@@ -2,17 +2,15 @@
 
 import json
 import os
-import subprocess
-import sys
 from collections.abc import Mapping
 from dataclasses import asdict
 from http import HTTPStatus
 from http.client import HTTPConnection, HTTPResponse
-from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, NamedTuple, Self, TypeVar
 from urllib.parse import quote, urlencode, urlsplit
 
+from counterfoil.testing.children import first_line, start
 from counterfoil.testing.provider_desk import Accepted, Held, JsonObject, Settings
 from counterfoil.testing.provider_faults import Fault, FaultName
 
@@ -158,8 +156,8 @@ class CountingProvider(ProviderClient):
     def __init__(self, settings: Settings | None = None) -> None:
         """Start the process and wait for its URL."""
         self._owner: Final = os.getpid()
-        self._process: Final = _start(settings or Settings())
-        super().__init__(_first_line(self._process))
+        self._process: Final = start("counterfoil.testing.provider", _flags(settings or Settings()))
+        super().__init__(first_line(self._process))
 
     @property
     def pid(self) -> int:
@@ -208,19 +206,6 @@ def _at_least(count: int, seen: list[_One]) -> list[_One]:
     return seen
 
 
-def _start(settings: Settings) -> subprocess.Popen[str]:
-    # The child must find this very package, however this process came to import it.
-    root = str(Path(__file__).parents[2])
-    path = os.pathsep.join(filter(None, [root, os.environ.get("PYTHONPATH")]))
-    return subprocess.Popen(  # noqa: S603 - our own module, no shell
-        [sys.executable, "-m", "counterfoil.testing.provider", *_flags(settings)],
-        env={**os.environ, "PYTHONPATH": path},
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-    )
-
-
 def _flags(settings: Settings) -> list[str]:
     flags = [
         "--keys" if settings.keys else "--no-keys",
@@ -230,12 +215,3 @@ def _flags(settings: Settings) -> list[str]:
     if settings.key_lifetime is not None:
         flags.append(f"--key-lifetime={settings.key_lifetime}")
     return flags
-
-
-def _first_line(process: subprocess.Popen[str]) -> str:
-    line = process.stdout.readline().strip() if process.stdout else ""
-    if not line:
-        process.kill()
-        process.communicate()
-        raise RuntimeError("the counting provider did not start; see its error output")
-    return line

@@ -1,0 +1,1 @@
+"""Adapters for real downstreams, one file each: what they can do, and what their clients' exceptions mean."""
