@@ -41,8 +41,9 @@ def integer(text: str) -> int:
 class Session:
     """One run of a verb: which database, which tenant (None: all, as the database's operator), and which output."""
 
-    def __init__(self, url: str | None, tenant: str | None, *, as_json: bool) -> None:
+    def __init__(self, url: str | None, tenant: str | None, *, as_json: bool, network_filesystem: bool = False) -> None:
         self._url = url
+        self._network_filesystem = network_filesystem
         self._opened: Store | None = None
         self._checked = False
         self.tenant = tenant
@@ -76,14 +77,14 @@ class Session:
                 f"There is no database {self.url.path}. Nothing was made; check --url, or make it with: counterfoil db"
                 f" upgrade --url sqlite:///{self.url.path}"
             )
-        return SqliteLook(self.url)
+        return SqliteLook(self.url, network_filesystem=self._network_filesystem)
 
     @functools.cached_property
     def raw_store(self) -> Store:
         """Open the database for writing, whatever its schema; a file that does not exist is made."""
         from counterfoil.drivers.stores import open_store
 
-        self._opened = open_store(self.url)
+        self._opened = open_store(self.url, network_filesystem=self._network_filesystem)
         return self._opened
 
     @property
@@ -153,13 +154,21 @@ def refuse_ambiguous(operation_id: str, tenants: Sequence[str]) -> None:
 
 
 def verb(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Give a verb the options --url, --tenant and --json, and its session as the first argument."""
+    """Give a verb the options that all share, and its session as the first argument."""
 
-    def run(ctx: click.Context, url: str | None, tenant: str | None, *, as_json: bool, **arguments: Any) -> None:
+    def run(
+        ctx: click.Context,
+        url: str | None,
+        tenant: str | None,
+        *,
+        as_json: bool,
+        network_filesystem: bool,
+        **arguments: Any,
+    ) -> None:
         ctx.meta[JSON] = as_json
         if os.environ.get("NO_COLOR"):
             ctx.color = False
-        session = Session(url, tenant, as_json=as_json)
+        session = Session(url, tenant, as_json=as_json, network_filesystem=network_filesystem)
         try:
             function(session, **arguments)
         finally:
@@ -169,6 +178,7 @@ def verb(function: Callable[..., Any]) -> Callable[..., Any]:
         click.option("--url", metavar="URL", help="The database: sqlite:///agent.db, postgresql://me@host/agents."),
         click.option("--tenant", metavar="TENANT", help="Only this tenant; without it all of them."),
         click.option("--json", "as_json", is_flag=True, help="Print one JSON object or array and nothing else."),
+        click.option("--network-filesystem", is_flag=True, help="Accept a SQLite file on one, at your own risk."),
     )
     wrapped: Callable[..., Any] = click.pass_context(functools.update_wrapper(run, function))
     for option in reversed(options):

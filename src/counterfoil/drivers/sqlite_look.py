@@ -29,8 +29,9 @@ class SqliteLook:
 
     dialect = "sqlite"
 
-    def __init__(self, url: SqliteUrl, *, clock: Clock | None = None) -> None:
-        refuse_network(Path(url.path))
+    def __init__(self, url: SqliteUrl, *, clock: Clock | None = None, network_filesystem: bool = False) -> None:
+        if not network_filesystem:
+            refuse_network(Path(url.path))
         self.path = url.path
         self._runner = Runner(path=url.path, clock=clock or SystemClock())
 
