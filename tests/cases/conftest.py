@@ -7,6 +7,9 @@ from counterfoil.testing.provider_client import CountingProvider
 from tests.cases.counted import Counted
 from tests.cases.stock import Ours, Stock
 from tests.langgraph.shop import Shop
+from tests.storage.conftest import empty_database, place
+
+__all__ = ["counted", "counting", "empty_database", "ours", "place", "shop", "stock"]
 
 
 @pytest.fixture

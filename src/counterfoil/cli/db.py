@@ -62,7 +62,7 @@ def _status(store: SqliteLook | Store, tenant: str | None) -> dict[str, Any]:
     found: dict[str, Any] = {
         "database": store.path,
         "dialect": store.dialect,
-        "ours": bool(seen.applied),
+        "ours": bool(seen.applied or seen.differing),
         "current": not (seen.missing or seen.differing or newer),
         "applied": list(seen.applied),
         "missing": [f"{m.number:04} {m.name}" for m in seen.missing],

@@ -110,7 +110,8 @@ class Session:
 
         look = self.look
         migrator = Migrator(look.dialect, look.path)
-        if not look.read(migrator.status).applied:
+        status = look.read(migrator.status)
+        if not (status.applied or status.differing):
             raise SchemaOutdated(
                 f"The database {look.path} holds no tables of Counterfoil. Nothing in it was changed. If it is another"
                 " program's, check --url; to put the tables into it: counterfoil db upgrade --url"

@@ -58,6 +58,8 @@ _TABLES = {
 )""",
 }
 
+_MADE = re.compile(r"^create (?:unique )?(?:table|index|trigger|view) (counterfoil_\w+)", re.MULTILINE)
+_HALVES = "Something is there that a migration makes which is not recorded: it was applied by halves, or by hand."
 _BEGIN = {
     "sqlite": "begin immediate;",
     "postgres": "begin;\n\nselect pg_advisory_xact_lock(7165074649429406310); -- as lock_migrations does",
@@ -145,7 +147,12 @@ class Migrator:
         known = {m.number: m for m in migrations(self.dialect)}
         missing = tuple(m for number, m in known.items() if number not in {row["number"] for row in applied})
         differing = [row["name"] for row in applied if _altered(row, known.get(row["number"]))]
-        if not missing and applied:
+        if missing:
+            there = yield from self._there_already(missing)
+            if there and (yield from self._applied()) != applied:  # somebody committed them between two reads
+                return (yield from self.status())
+            differing += there
+        elif applied:
             differing += yield from self._differing()
         return Status(tuple(row["number"] for row in applied), missing, tuple(differing))
 
@@ -234,6 +241,12 @@ class Migrator:
         if refusal is not None:
             raise refusal
 
+    def _there_already(self, missing: Sequence[Migration]) -> Script[list[str]]:
+        """Name what missing migrations make and what is there all the same: one was applied by halves, or by hand."""
+        made = {name for migration in missing for name in _MADE.findall(migration.sql)}
+        rows = yield from all_rows("list_schema")
+        return sorted({row["name"] for row in rows if row["name"] in made})
+
     def _differing(self) -> Script[list[str]]:
         rows = yield from all_rows("list_schema")
         expected = expected_schema(self.dialect)
@@ -258,9 +271,11 @@ class Migrator:
                 " Nothing was written. Install the release that made it, or a newer one."
             )
         if status.differing:
+            halves = f" {_HALVES}" if status.missing else ""
             raise SchemaAltered(
                 f"The database {self.path} differs from what its migrations make, in {', '.join(status.differing)}."
-                " Nothing was written. Compare with: counterfoil db status; restore the definitions or the database."
+                f"{halves} Nothing was written. Compare with: counterfoil db status; restore the definitions or the"
+                " database."
             )
 
 

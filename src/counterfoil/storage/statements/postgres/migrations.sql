@@ -1,8 +1,12 @@
 -- fragment: ours
--- Our tables, in the schema where the search path finds the table of migrations; one that the path hides is not ours.
+-- Our tables, in the schema where the search path finds the table of migrations, or would make it; one that the path
+-- hides is not ours.
 from pg_catalog.pg_class
   join pg_catalog.pg_namespace on pg_namespace.oid = relnamespace
-  where relnamespace = (select relnamespace from pg_catalog.pg_class where oid = to_regclass('counterfoil_migration'))
+  where relnamespace = coalesce(
+      (select relnamespace from pg_catalog.pg_class where oid = to_regclass('counterfoil_migration')),
+      (select oid from pg_catalog.pg_namespace where nspname = current_schema())
+    )
     and relkind in ('r', 'p')
     and relname like 'counterfoil~_%' escape '~'
     and pg_table_is_visible(pg_class.oid)
