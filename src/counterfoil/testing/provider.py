@@ -223,10 +223,10 @@ class Server(ThreadingHTTPServer):
     # A hammering test opens many connections at once; 5 would refuse some of them.
     request_queue_size = 128
 
-    def __init__(self, desk: Desk, port: int) -> None:
+    def __init__(self, desk: Desk, port: int, handler: "type[Handler] | None" = None) -> None:
         """Listen on the loopback only: this server kills processes on order."""
         self.desk: Final = desk
-        super().__init__(("127.0.0.1", port), _Handler)
+        super().__init__(("127.0.0.1", port), handler or Handler)
 
     def server_bind(self) -> None:
         """Bind without the reverse name look-up of `HTTPServer`, which may block."""
@@ -244,7 +244,9 @@ class Server(ThreadingHTTPServer):
             super().handle_error(request, client_address)
 
 
-class _Handler(BaseHTTPRequestHandler):
+class Handler(BaseHTTPRequestHandler):
+    """Speak HTTP for a desk; a subclass may speak another API's language."""
+
     server: Server
     protocol_version = "HTTP/1.1"
     disable_nagle_algorithm = True
@@ -338,12 +340,12 @@ def _arguments(arguments: Sequence[str] | None) -> argparse.Namespace:
     return parser.parse_args(arguments)
 
 
-def main(arguments: Sequence[str] | None = None) -> None:
+def main(arguments: Sequence[str] | None = None, handler: type[Handler] | None = None) -> None:
     """Print the base URL as the first line, and serve until killed or orphaned."""
     parent = os.getppid()
     given = vars(_arguments(arguments))
     port = given.pop("port")
-    server = Server(Desk(Settings(**given)), port)
+    server = Server(Desk(Settings(**given)), port, handler)
     Thread(target=server.serve_forever, daemon=True).start()
     print(server.url, flush=True)  # noqa: T201 - the parent reads it
     with suppress(KeyboardInterrupt):

@@ -1,0 +1,228 @@
+"""Charge and refund through Stripe's own client, under one idempotency key for all attempts.
+
+Stripe keeps a key for at least 24 hours and answers a repeat with what it answered first, a 500 included; what was
+turned away before it began, by a 429 or as invalid, it does not keep (docs.stripe.com/api/idempotent_requests). The key
+and the operation's id stand in each object's metadata, by which a look-up finds it when the answer was lost.
+
+Needs the extra `stripe`: pip install 'counterfoil[stripe]'.
+"""
+
+from __future__ import annotations
+
+from http import HTTPStatus
+from importlib.util import find_spec
+from itertools import islice
+from typing import TYPE_CHECKING, Any, Final
+
+from counterfoil.core import outcomes
+from counterfoil.core.arguments import DECLARED
+from counterfoil.core.states import AttemptOutcome
+from counterfoil.errors import ContradictoryDeclaration, MissingExtra
+from counterfoil.model import Absent, CannotTell, Found, LookupAnswer, Refused
+from counterfoil.providing import Provider
+
+try:
+    import stripe
+except ModuleNotFoundError:
+    raise MissingExtra(
+        "counterfoil.providers.stripe needs stripe, which is not installed: pip install 'counterfoil[stripe]'"
+    ) from None
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+
+    from counterfoil.core.durations import Duration
+    from counterfoil.effects import EffectCall
+
+NOT_SENT, REFUSED, UNKNOWN = AttemptOutcome.NOT_SENT, AttemptOutcome.REFUSED, AttemptOutcome.UNKNOWN
+
+EXCEPTIONS: Final[tuple[tuple[type[stripe.StripeError], AttemptOutcome], ...]] = (
+    (stripe.CardError, REFUSED),
+    (stripe.RateLimitError, NOT_SENT),
+    (stripe.IdempotencyError, UNKNOWN),  # the key was used with other content: what came of that, it does not say
+    (stripe.InvalidRequestError, REFUSED),
+    (stripe.AuthenticationError, REFUSED),
+    (stripe.PermissionError, REFUSED),
+)
+"""What Stripe's exceptions mean; others go by their HTTP status, and a broken connection by how far it came."""
+
+KEY_LIFETIME: Final = "24h"
+SEARCH_LAG: Final = "1h"
+"""How far Stripe's search may be behind: under a minute as a rule, an hour in an outage (docs.stripe.com/search)."""
+SECRETS: Final = ("client_secret",)
+"""For `effect(redact=...)`: what lets whoever holds it act on a payment or setup intent."""
+KEY_FIELD: Final = "counterfoil_key"
+OPERATION_FIELD: Final = "counterfoil_operation"
+
+_SEARCHABLE: Final = frozenset(
+    {"charges", "customers", "invoices", "payment_intents", "prices", "products", "subscriptions"}
+)
+_LISTED: Final = 1000
+"""Objects looked through at the most where there is no search; beyond that nothing is proved."""
+_LONGEST_VALUE: Final = 500
+"""Characters that a value in the metadata may have."""
+_STILL_OPEN: Final = frozenset({HTTPStatus.REQUEST_TIMEOUT, HTTPStatus.CONFLICT})
+"""4xx that are no refusal: given up half-way; the same key is being worked on."""
+
+
+def client(api_key: str, *, timeout: float = 20.0, **options: Any) -> stripe.StripeClient:
+    """Return Stripe's client without its hidden retries, which are attempts that nobody would count.
+
+    Args:
+        timeout: Seconds for each request; Stripe's own default of 80 is longer than an effect's usual time limit.
+        options: What `stripe.StripeClient` takes.
+    """
+    awaiting = stripe.HTTPXClient(timeout=timeout) if find_spec("httpx") else None
+    http = stripe.RequestsClient(timeout=timeout, async_fallback_client=awaiting)
+    return stripe.StripeClient(api_key, **{"http_client": http, **options, "max_network_retries": 0})
+
+
+def options(call: EffectCall) -> stripe.RequestOptions:
+    """Return the options of one request: the operation's key, and no hidden retries whatever the client says."""
+    return {"idempotency_key": call.provider_key, "max_network_retries": 0}
+
+
+def metadata(call: EffectCall) -> dict[str, str]:
+    """Return what to add to an object's metadata, so that a look-up and a person find it."""
+    return {KEY_FIELD: call.provider_key, OPERATION_FIELD: call.operation_id[:_LONGEST_VALUE]}
+
+
+# --- what exceptions mean --------------------------------------------------------------------------------------------
+
+
+def classify(error: BaseException) -> AttemptOutcome | None:
+    """Return what an exception of Stripe's client means, or None for another package's."""
+    if not isinstance(error, stripe.StripeError):
+        return None
+    if isinstance(error, stripe.APIConnectionError):
+        return NOT_SENT if _never_connected(error) else UNKNOWN
+    by_class = next((told for cls, told in EXCEPTIONS if isinstance(error, cls)), None)
+    return _by_status(error.http_status) if by_class is None else by_class
+
+
+def _by_status(status: int | None) -> AttemptOutcome:
+    if status == HTTPStatus.TOO_MANY_REQUESTS:
+        return NOT_SENT
+    is_refusal = status is not None and HTTPStatus.BAD_REQUEST <= status < HTTPStatus.INTERNAL_SERVER_ERROR
+    return REFUSED if is_refusal and status not in _STILL_OPEN else UNKNOWN
+
+
+def _never_connected(error: BaseException) -> bool:
+    """Say whether the client's own exception underneath proves that no connection stood.
+
+    The client makes a single try, so that what requests packs into a `MaxRetryError` is that try's reason.
+    """
+    return any(outcomes.classify(each, not_sent=(), refused=()) is NOT_SENT for each in _underneath(error))
+
+
+def _underneath(error: BaseException) -> Iterator[BaseException]:
+    for each in (error.__cause__, *error.args, getattr(error, "reason", None)):
+        if isinstance(each, BaseException):
+            yield each
+            yield from _underneath(each)
+
+
+# --- one kind of object ----------------------------------------------------------------------------------------------
+
+
+class Objects:
+    """One kind of Stripe's objects: creates one for each operation, and finds it again.
+
+    `Objects("payment_intents")`; the client is taken from `call.resource(stripe.StripeClient)`.
+
+    Args:
+        kind: Its name below `client.v1`, such as `"payment_intents"`, `"refunds"` or `"checkout.sessions"`.
+        narrow: From the effect's arguments, the filters for a kind that can only be listed, such as
+            `lambda *, intent, **_: {"payment_intent": intent}` for refunds.
+
+    Raises:
+        ContradictoryDeclaration: Stripe's client has no such kind, or it cannot be created.
+    """
+
+    def __init__(self, kind: str, *, narrow: Callable[..., Mapping[str, Any]] = lambda **_: {}) -> None:
+        self.kind = DECLARED.text("stripe.Objects(kind=...)", kind)
+        self._narrow = narrow
+        if not hasattr(self._service(stripe.StripeClient("sk_never_used"), safely=True), "create"):
+            raise ContradictoryDeclaration(
+                f"stripe.Objects({kind!r}): Stripe's client has no v1.{kind}.create; write its name in the plural, such"
+                " as 'payment_intents'."
+            )
+
+    def provider(self, *, lookup_lag: Duration | None = None) -> Provider:
+        """Return what Stripe can do for them: keys, and a look-up by the metadata."""
+        lag = SEARCH_LAG if self.kind in _SEARCHABLE else "0s"
+        return Provider(key_lifetime=KEY_LIFETIME, lookup=self.find, lookup_lag=lookup_lag or lag, classify=classify)
+
+    def create(self, call: EffectCall, params: Mapping[str, Any]) -> dict[str, Any]:
+        """Create one under the operation's key, and return it as plain data.
+
+        Raises:
+            Refused: the key was used before this operation's first attempt, with other content.
+            stripe.StripeError: what `classify` knows.
+        """
+        service = self._service(call.resource(stripe.StripeClient))
+        try:
+            made = service.create(params=_marked(call, params), options=options(call))
+        except stripe.IdempotencyError as error:
+            raise _mismatch(call, error) from error
+        return _plain(made)
+
+    async def create_async(self, call: EffectCall, params: Mapping[str, Any]) -> dict[str, Any]:
+        """Create one; see `create`. Needs httpx."""
+        service = self._service(call.resource(stripe.StripeClient))
+        try:
+            made = await service.create_async(params=_marked(call, params), options=options(call))
+        except stripe.IdempotencyError as error:
+            raise _mismatch(call, error) from error
+        return _plain(made)
+
+    def find(self, call: EffectCall, **arguments: Any) -> LookupAnswer:
+        """Find the operation's object by its key: searched for, or among all that are listed where there is no search.
+
+        One that is there and failed proves neither: under its key Stripe repeats what it said then.
+        """
+        service = self._service(call.resource(stripe.StripeClient))
+        if self.kind in _SEARCHABLE:
+            query = f"metadata['{KEY_FIELD}']:'{call.provider_key}'"
+            return _told(service.search(params={"query": query}).data)
+        params = {"limit": 100, **self._narrow(**arguments)}
+        seen = list(islice(service.list(params=params).auto_paging_iter(), _LISTED + 1))
+        mine = [each for each in seen if _plain(each).get("metadata", {}).get(KEY_FIELD) == call.provider_key]
+        if not mine and len(seen) > _LISTED:
+            return CannotTell(f"it is not among the {_LISTED} newest {self.kind}; declare narrow= to list fewer")
+        return _told(mine)
+
+    def _service(self, api: stripe.StripeClient, *, safely: bool = False) -> Any:
+        service: Any = api.v1
+        for name in self.kind.split("."):
+            service = getattr(service, name, None) if safely else getattr(service, name)
+        return service
+
+
+def _marked(call: EffectCall, params: Mapping[str, Any]) -> dict[str, Any]:
+    return {**params, "metadata": {**params.get("metadata", {}), **metadata(call)}}
+
+
+def _mismatch(call: EffectCall, error: stripe.IdempotencyError) -> Exception:
+    """Return what a mismatch means: a first attempt was refused; before a later one an earlier may have happened."""
+    if call.attempt > 1:
+        return error
+    return Refused("The key was used before with other content.")
+
+
+def _plain(made: Any) -> dict[str, Any]:
+    return dict(made.to_dict())
+
+
+def _told(found: list[Any]) -> LookupAnswer:
+    objects = sorted((_plain(each) for each in found), key=lambda each: each.get("created", 0))
+    stand = [each for each in objects if not _has_failed(each)]
+    ids = [each["id"] for each in objects]
+    if stand:
+        return Found(stand[0], {"ids": ids, "status": stand[0].get("status")})
+    return CannotTell(f"{', '.join(ids)} was created and failed") if objects else Absent()
+
+
+def _has_failed(made: Mapping[str, Any]) -> bool:
+    status = made.get("status")
+    return status == "failed" or (status == "requires_payment_method" and made.get("last_payment_error") is not None)
