@@ -13,7 +13,7 @@ from counterfoil.langgraph.context import conf_of
 from counterfoil.langgraph.writing import awrite, write
 from counterfoil.model import Branch
 from counterfoil.storage.scripts import branches
-from counterfoil.storage.scripts.branches import Forked, NameTaken, NoCheckpoint
+from counterfoil.storage.scripts.branches import Begun, Forked, NameTaken, NoCheckpoint
 from counterfoil.storage.scripts.threads import ThreadKey
 
 if TYPE_CHECKING:
@@ -47,7 +47,8 @@ class Fork:
 
     def script(self) -> Maker[Answer]:
         """Return what makes the script."""
-        return lambda: branches.fork(self.source, checkpoint_id=self.checkpoint_id, name=self.name)
+        tried = Begun()
+        return lambda: branches.fork(self.source, checkpoint_id=self.checkpoint_id, name=self.name, tried=tried)
 
     def opened(self, answer: Answer) -> Branch:
         """Return the branch.

@@ -189,7 +189,7 @@ class CounterfoilSaver(Upkeep):
             StateNotStorable: a value would not come back equal.
             SecretInState: a value holds a credential.
         """
-        self._accept(config, write(self.desk, self._put(config, checkpoint, metadata, new_versions)))
+        self._accept(config, write(self.desk, self._put(config, checkpoint, metadata, new_versions), refuses=bool))
         return self._address(config, checkpoint["id"])
 
     async def aput(
@@ -201,21 +201,21 @@ class CounterfoilSaver(Upkeep):
     ) -> RunnableConfig:
         """Store a checkpoint if its run owns the thread; see `put`."""
         maker = self._put(config, checkpoint, metadata, new_versions)
-        self._accept(config, await awrite(self.desk, maker))
+        self._accept(config, await awrite(self.desk, maker, refuses=bool))
         return self._address(config, checkpoint["id"])
 
     def put_writes(
         self, config: RunnableConfig, writes: Sequence[tuple[str, Any]], task_id: str, task_path: str = ""
     ) -> None:
         """Store a task's writes if its run owns the thread; raises as `put` does."""
-        self._accept(config, write(self.desk, self._put_writes(config, writes, task_id, task_path)))
+        self._accept(config, write(self.desk, self._put_writes(config, writes, task_id, task_path), refuses=bool))
 
     async def aput_writes(
         self, config: RunnableConfig, writes: Sequence[tuple[str, Any]], task_id: str, task_path: str = ""
     ) -> None:
         """Store a task's writes if its run owns the thread; raises as `put` does."""
         maker = self._put_writes(config, writes, task_id, task_path)
-        self._accept(config, await awrite(self.desk, maker))
+        self._accept(config, await awrite(self.desk, maker, refuses=bool))
 
     def get_next_version(self, current: str | None, channel: None) -> str:
         """Return the next version of a channel: a counter, and a random part that keeps two branches apart."""

@@ -14,7 +14,8 @@ from counterfoil.errors import InvalidArguments, ThreadBusy, ThreadExists
 from counterfoil.langgraph.context import storable
 from counterfoil.langgraph.writing import awrite, write
 from counterfoil.storage.scripts import checkpoints, history
-from counterfoil.storage.scripts.history import OtherHistory
+from counterfoil.storage.scripts.checkpoints import Deleted
+from counterfoil.storage.scripts.history import Copied, OtherHistory
 from counterfoil.storage.scripts.threads import ThreadKey
 
 if TYPE_CHECKING:
@@ -40,6 +41,10 @@ class Work:
         if isinstance(answer, Taken) and desk.activity.is_gone(answer.holder):
             return lambda: self.script(answer.holder)
         return None
+
+    def refuses(self, answer: object) -> bool:
+        """Say whether it was not done."""
+        return self.refusal(answer) is not None
 
     def refusal(self, answer: object) -> Exception | None:
         """Return why it was not done, or None if it was."""
@@ -74,13 +79,13 @@ class Upkeep(BaseCheckpointSaver[str]):
 
     def delete_thread(self, thread_id: str) -> None:
         """Delete a thread's checkpoints; its receipts stay. A run that is at work on it can write nothing more."""
-        key = self._key(thread_id)
-        write(self.desk, lambda: checkpoints.delete_thread(key))
+        key, tried = self._key(thread_id), Deleted()
+        write(self.desk, lambda: checkpoints.delete_thread(key, tried=tried))
 
     async def adelete_thread(self, thread_id: str) -> None:
         """Delete a thread's checkpoints; see `delete_thread`."""
-        key = self._key(thread_id)
-        await awrite(self.desk, lambda: checkpoints.delete_thread(key))
+        key, tried = self._key(thread_id), Deleted()
+        await awrite(self.desk, lambda: checkpoints.delete_thread(key, tried=tried))
 
     def copy_thread(self, source_thread_id: str, target_thread_id: str) -> None:
         """Copy a thread's history to another thread; the copy of a branch is in the same branch.
@@ -161,7 +166,8 @@ class Upkeep(BaseCheckpointSaver[str]):
         source, target = self._key(source_thread_id), self._key(target_thread_id)
         if source == target:
             raise InvalidArguments(f"Thread {source.thread_id} cannot be copied onto itself; name another target.")
-        return Work(target, lambda dead: history.copy_thread(source, target, known_dead=dead))
+        tried = Copied()
+        return Work(target, lambda dead: history.copy_thread(source, target, known_dead=dead, tried=tried))
 
     def _do(self, work: Work) -> None:
         raise_first([self._done(work)])
@@ -170,15 +176,15 @@ class Upkeep(BaseCheckpointSaver[str]):
         raise_first([await self._adone(work)])
 
     def _done(self, work: Work) -> Exception | None:
-        answer = write(self.desk, lambda: work.script(None))
+        answer = write(self.desk, lambda: work.script(None), refuses=work.refuses)
         if (again := work.over_the_dead(self.desk, answer)) is not None:
-            answer = write(self.desk, again)
+            answer = write(self.desk, again, refuses=work.refuses)
         return work.refusal(answer)
 
     async def _adone(self, work: Work) -> Exception | None:
-        answer = await awrite(self.desk, lambda: work.script(None))
+        answer = await awrite(self.desk, lambda: work.script(None), refuses=work.refuses)
         if (again := work.over_the_dead(self.desk, answer)) is not None:
-            answer = await awrite(self.desk, again)
+            answer = await awrite(self.desk, again, refuses=work.refuses)
         return work.refusal(answer)
 
 

@@ -7,25 +7,42 @@ from typing import TYPE_CHECKING, TypeVar
 from counterfoil.errors import CommitUnknown
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from counterfoil.desk import Desk
     from counterfoil.storage.script import Maker
 
 T = TypeVar("T")
 
 
-def write(desk: Desk, maker: Maker[T]) -> T:
-    """Run a script that changes nothing more where it took effect before."""
+def never(_answer: object) -> bool:
+    """Say that an answer is no refusal."""
+    return False
+
+
+def write(desk: Desk, maker: Maker[T], *, refuses: Callable[[T], bool] = never) -> T:
+    """Run a script that changes nothing more where it took effect before.
+
+    Raises:
+        CommitUnknown: neither time was heard of, or the second was refused, maybe for what the first did.
+    """
     try:
         return desk.store.write(maker)
     except CommitUnknown as lost:
         with lost.outlasting():
-            return desk.store.write(maker)
+            answer = desk.store.write(maker)
+        if refuses(answer):
+            raise
+        return answer
 
 
-async def awrite(desk: Desk, maker: Maker[T]) -> T:
+async def awrite(desk: Desk, maker: Maker[T], *, refuses: Callable[[T], bool] = never) -> T:
     """Run a script that changes nothing more where it took effect before, for a caller on an event loop."""
     try:
         return await desk.async_store.write(maker)
     except CommitUnknown as lost:
         with lost.outlasting():
-            return await desk.async_store.write(maker)
+            answer = await desk.async_store.write(maker)
+        if refuses(answer):
+            raise
+        return answer

@@ -41,7 +41,16 @@ class NameTaken:
     checkpoint_id: str | None
 
 
-def fork(source: ThreadKey, *, checkpoint_id: str | None, name: str) -> Script[Forked | NoCheckpoint | NameTaken]:
+@dataclass(slots=True)
+class Begun:
+    """Where a try to open a branch let it begin, for another one where nobody heard of its COMMIT."""
+
+    checkpoint_id: str | None = None
+
+
+def fork(
+    source: ThreadKey, *, checkpoint_id: str | None, name: str, tried: Begun
+) -> Script[Forked | NoCheckpoint | NameTaken]:
     """Open a branch at a checkpoint, or at the newest; where it is open already, say so.
 
     The source may be run meanwhile: what the branch begins with was committed before.
@@ -52,13 +61,14 @@ def fork(source: ThreadKey, *, checkpoint_id: str | None, name: str) -> Script[F
     branch = _Opening(source, row, name, checkpoint_id or (place.checkpoint_id if place else None))
     there = yield from one_row("get_thread", **branch.key.params)
     if there is not None and there["branched_from"] is not None:
-        return branch.judged(there)
+        return branch.judged(there, tried)
     if place is None:
         return NoCheckpoint()
     if (yield from history.outlines(branch.key)).outlines:
         return NameTaken(branch.key, None)
+    tried.checkpoint_id = branch.begins_at
     if (yield from one_row("put_branch", **branch.params)) is None:  # somebody was faster, or runs a thread of this id
-        return branch.judged((yield from one_row("get_thread", **branch.key.params)))
+        return branch.judged((yield from one_row("get_thread", **branch.key.params)), tried)
     yield from _copy_needed(source, branch.key, past, place)
     return branch.forked
 
@@ -95,11 +105,12 @@ class _Opening:
         """Return the branch as it is open now."""
         return Forked(self.key, self.path, self.begins_at or "")
 
-    def judged(self, there: Row | None) -> Forked | NameTaken:
-        """Say whether the thread that is there is this very branch."""
+    def judged(self, there: Row | None, tried: Begun) -> Forked | NameTaken:
+        """Say whether the thread that is there is this very branch, from here or from where an earlier try began it."""
         at = there["branched_at"] if there else None
-        same = there is not None and (there["branched_from"], at) == (self.source.thread_id, self.begins_at)
-        return self.forked if same else NameTaken(self.key, at)
+        begins = {self.begins_at, tried.checkpoint_id or self.begins_at}
+        same = there is not None and there["branched_from"] == self.source.thread_id and at in begins
+        return Forked(self.key, self.path, at or "") if same else NameTaken(self.key, at)
 
 
 def _copy_needed(source: ThreadKey, target: ThreadKey, past: History, place: Outline) -> Script[None]:

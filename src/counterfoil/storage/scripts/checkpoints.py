@@ -216,17 +216,45 @@ def ancestors(place: Place, checkpoint_id: str | None, channels: Sequence[str], 
     )
 
 
-def delete_thread(key: ThreadKey) -> Script[None]:
+@dataclass(slots=True)
+class Deleted:
+    """What a try to delete a thread found there, for another one where nobody heard of its COMMIT."""
+
+    attempt: int | None = None
+    place: Row | None = None
+    is_tried: bool = False
+
+    def note(self, row: Row | None, checkpoints: Sequence[Row]) -> None:
+        """Note the thread's row, and the checkpoints that are to go."""
+        self.is_tried = True
+        self.attempt = None if row is None else row["attempt"]
+        self.place = next(iter(checkpoints), None)
+
+
+def delete_thread(key: ThreadKey, *, tried: Deleted) -> Script[None]:
     """Delete a thread with all its checkpoints; receipts outlive it.
 
-    A thread without a row cannot be locked: a run that begins on it meanwhile keeps whatever it stores.
+    A thread without a row cannot be locked: a run that begins on it meanwhile keeps whatever it stores. So does one
+    that began when the thread had been deleted, and nobody had heard of it.
     """
     row = yield from one_row("lock_thread", **key.params)  # waits for what its owner is just writing
-    for what in ("checkpoints", "writes", "mints"):
+    if tried.is_tried and not (yield from _is_left(key, row, tried)):
+        return
+    tried.note(row, (yield from all_rows("delete_thread_checkpoints", **key.params)))
+    for what in ("writes", "mints"):
         yield from all_rows(f"delete_thread_{what}", **key.params)
     yield from all_rows("delete_unnamed_channels", **key.params)
     if row is not None:
         yield from one_row("reset_thread", **key.params, state=ThreadState.IDLE)
+
+
+def _is_left(key: ThreadKey, row: Row | None, tried: Deleted) -> Script[bool]:
+    """Say whether what was to be deleted is there still: its row was not reset, or one of its checkpoints stands."""
+    if row is not None and row["attempt"] == tried.attempt:
+        return True
+    if tried.place is None:
+        return False
+    return (yield from one_row("get_checkpoint_seq", **key.params, **tried.place)) is not None
 
 
 def _gathered(parts: Sequence[Row]) -> list[Stored]:

@@ -107,21 +107,45 @@ def _forget_mints(key: ThreadKey, history: History, kept: Collection[Outline]) -
 # --- copy ------------------------------------------------------------------------------------------------------------
 
 
-def copy_thread(source: ThreadKey, target: ThreadKey, *, known_dead: str | None) -> Script[Done | Taken | OtherHistory]:
+@dataclass(slots=True)
+class Copied:
+    """A checkpoint that a try to copy a thread gave its target, for another one where nobody heard of its COMMIT."""
+
+    place: tuple[str, str] | None = None
+
+    def note(self, history: History, theirs: History) -> None:
+        """Note what is to be copied: from one that the target does not have, a later try can tell."""
+        new = {one.place for one in history.outlines} - {one.place for one in theirs.outlines}
+        self.place = min(new, default=None)
+
+    def is_in(self, theirs: History) -> bool:
+        """Say whether it was copied."""
+        return self.place in {one.place for one in theirs.outlines}
+
+
+def copy_thread(
+    source: ThreadKey, target: ThreadKey, *, known_dead: str | None, tried: Copied
+) -> Script[Done | Taken | OtherHistory]:
     """Copy all that was committed of a thread; a run that is at work on it is not disturbed, and not copied."""
     rows: dict[str, Any] = {}
     for key in sorted((source, target), key=lambda key: key.thread_id):  # always the same one first: no dead-lock
         rows[key.thread_id] = yield from threads.at_rest(key, known_dead=known_dead)
     there = rows[target.thread_id]
-    if isinstance(there, Taken):
+    if isinstance(there, Taken) and tried.place is None:
         return there
     history, theirs = (yield from outlines(source)), (yield from outlines(target))
+    if tried.is_in(theirs):
+        return Done(len(history.outlines))
+    if isinstance(there, Taken):
+        return there
     if not {one.place for one in theirs.outlines} <= {one.place for one in history.outlines}:
         return OtherHistory()
     if not history.outlines:
         return Done(0)
+    tried.note(history, theirs)
     if not (yield from _copy_row(source, target, there)):  # somebody began to run the target since
-        return (yield from copy_thread(source, target, known_dead=known_dead))
+        tried.place = None
+        return (yield from copy_thread(source, target, known_dead=known_dead, tried=tried))
     yield from all_rows("copy_mints", **source.params, target=target.thread_id)
     yield from copy_between(source, target, after=0, before=history.outlines[-1].seq + 1, with_writes=True)
     return Done(len(history.outlines))

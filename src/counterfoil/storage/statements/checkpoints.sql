@@ -241,7 +241,8 @@ found as materialized (
 -- Delete a thread's checkpoints.
 delete from counterfoil_checkpoint
 where tenant = :tenant
-  and thread_id = :thread_id;
+  and thread_id = :thread_id
+returning checkpoint_ns, checkpoint_id;
 
 -- name: delete_thread_writes
 -- Delete the pending writes of a thread whose checkpoint is gone; a run that begins meanwhile keeps its own.
