@@ -15,6 +15,8 @@ from counterfoil.drivers.postgres import PostgresStore
 from counterfoil.drivers.urls import PostgresUrl
 from counterfoil.errors import Busy, ForeignTransaction, RightsMissing
 from counterfoil.storage.script import Ddl, Maker, Script, user_code
+from counterfoil.storage.scripts import threads
+from counterfoil.storage.scripts.threads import ThreadKey
 from tests.postgres.databases import Database
 from tests.postgres.servers import PrivateServer
 
@@ -173,6 +175,34 @@ def test_a_failure_of_a_later_statement_undoes_the_earlier_ones(caller: Caller) 
     caller.execute("insert into t values (4)")
     caller.execute("commit")
     assert caller.numbers() == [1, 4]
+
+
+def lone_and_then(*numbers: int) -> Maker[Any]:
+    """Begin with a statement that ends the script if it returns a row, which it does not."""
+
+    def script() -> Script[Any]:
+        key = ThreadKey(tenant="team-a", thread_id="nobody-s")
+        assert not (yield from threads.renew(key, attempt=1, lease=1))
+        return (yield from add(*numbers)())
+
+    return script
+
+
+def test_a_failure_behind_a_lone_statement_without_a_row_undoes_its_own_part_only(caller: Caller) -> None:
+    caller.execute("begin")
+    caller.execute("insert into t values (1)")
+    with pytest.raises(Exception, match="refused a row"):
+        caller.run(lone_and_then(2, 1))
+    assert caller.status is TransactionStatus.INTRANS
+    caller.run(lone_and_then(3))
+    caller.run(lone_and_then())
+    with pytest.raises(psycopg.errors.InvalidSavepointSpecification):
+        caller.execute("release savepoint counterfoil_joined")
+    caller.execute("rollback")
+    caller.execute("begin")
+    caller.run(lone_and_then(4))
+    caller.execute("commit")
+    assert caller.numbers() == [4]
 
 
 def test_an_interrupt_undoes_its_part_too(caller: Caller) -> None:

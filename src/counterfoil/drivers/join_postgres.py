@@ -126,7 +126,11 @@ def _framed(inner: Inners[T], place: Place) -> Joints[T]:
                     opening = ()
                 if isinstance(action, Execute):
                     answer = yield _together(opening, action)
-                    opening, released = (), action.ends
+                    released = action.ends
+                    if released and opening and not answer:  # nothing is written yet, and the script goes on
+                        yield Together((Execute(SAVEPOINT, {}),), wanted=0, opens=False)
+                        released = False
+                    opening = ()
                 else:
                     answer = yield action
             except BaseException as error:  # noqa: BLE001 - thrown in, to be judged there
