@@ -3,17 +3,21 @@
 import json
 import shlex
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
 
 from counterfoil.cli.main import cli
-from counterfoil.demo import showing, tickets
+from counterfoil.demo import showing, stage, tickets
 from counterfoil.demo.places import Places
 from counterfoil.demo.situations import SITUATIONS
 from counterfoil.demo.steps import Report
 from counterfoil.demo.tickets import Played, Row
+from tests.cli.conftest import Line
+from tests.postgres.databases import Database
+from tests.storage.test_rights import Role, new_role
 
 GONE = Places.in_folder(Path("/tmp/gone"), kept=False)  # noqa: S108 - nothing is written there
 KEPT = Places.in_folder(Path("/tmp/kept"), kept=True)  # noqa: S108 - nor there
@@ -168,3 +172,33 @@ def test_a_missing_extra_is_refused_with_the_line_to_install_it(monkeypatch: pyt
     assert result.exit_code == 2
     assert "pip install 'counterfoil[demo]'" in result.output
     assert "missing-extra" in result.output
+
+
+@pytest.fixture
+def role(fresh_database: Database) -> Iterator[Role]:
+    """A role without rights in a database that has our tables."""
+    yield from new_role(fresh_database)
+
+
+@pytest.mark.parametrize("default", ["off", "on"])
+def test_a_role_that_only_reads_is_refused_before_anything_runs(
+    monkeypatch: pytest.MonkeyPatch, role: Role, default: str
+) -> None:
+    """Be it for its rights or for its default."""
+    monkeypatch.setattr(tickets, "play_all", lambda _places: pytest.fail("it ran"))
+    role.let(read_only=default == "off")
+    role.database.execute(f"alter role {role.name} set default_transaction_read_only = {default}")
+    result = CliRunner().invoke(cli, ["demo", "tickets", "--url", role.url])
+    assert result.exit_code == 4
+    assert result.output.startswith("error[rights-missing]")
+    assert Line(role.database.url).json("ops list") == []
+
+
+def test_a_demo_that_breaks_off_says_so_and_shows_no_frames(monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(_places: object) -> None:
+        raise stage.DemoBroken("a demo process ended with exit code 1")
+
+    monkeypatch.setattr(tickets, "play_all", broken)
+    result = CliRunner().invoke(cli, ["demo", "tickets"])
+    assert (result.exit_code, result.stdout) == (1, "")
+    assert result.stderr.startswith("error: the demo broke off: a demo process ended with exit code 1.")

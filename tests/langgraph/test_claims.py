@@ -13,12 +13,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from langgraph.errors import GraphDrained
+from langgraph.errors import EmptyInputError, GraphDrained
 from langgraph.runtime import RunControl
 from langgraph.types import Command, interrupt
 
 from counterfoil.drivers.probes import Point
-from counterfoil.errors import CommitUnknown, ThreadBusy, VersionConflict
+from counterfoil.errors import CheckpointNotFound, CommitUnknown, ThreadBusy, VersionConflict
 from counterfoil.langgraph import claims
 from counterfoil.storage.scripts import threads
 from counterfoil.storage.scripts.threads import Claimed, ThreadKey, ThreadRequest
@@ -385,6 +385,27 @@ def test_an_interrupt_gives_the_thread_back_and_any_worker_resumes_it(shop: Shop
     other = shop.open()
     assert other.run(other.compile(builder), Command(resume="yes"), **WHO)["answer"] == "yes"
     assert shop.select("select attempt from counterfoil_thread") == [(2,)]
+
+
+@pytest.mark.parametrize("checkpoint", [None, "1f000000-0000-6000-8000-000000000000"])
+async def test_a_thread_that_nobody_began_has_nothing_to_go_on_from(shop: Shop, checkpoint: str | None) -> None:
+    graph = shop.cf.compile(chain(("one", lambda _state: pytest.fail("a node ran"))))
+    config = shop.cf.config(**WHO)
+    config["configurable"] |= {"checkpoint_id": checkpoint} if checkpoint else {}
+    told = f"Thread t-1 of tenant team-A has no checkpoint{f' {checkpoint}' if checkpoint else ''} to go on from"
+    with pytest.raises(CheckpointNotFound, match=told) as caught:
+        await asyncio.to_thread(shop.cf.run, graph, None, config=config, **WHO)
+    assert caught.value.__suppress_context__
+    with pytest.raises(CheckpointNotFound, match=told):
+        await graph.ainvoke(None, config)
+    assert owner(shop) == IDLE
+
+
+def test_what_another_graph_in_a_node_lacks_is_not_taken_for_it(shop: Shop) -> None:
+    inner = chain(("one", noted)).compile()
+    graph = shop.cf.compile(chain(("two", lambda _state: inner.invoke(None))))
+    with pytest.raises(EmptyInputError):
+        shop.cf.run(graph, {}, **WHO)
 
 
 def test_a_deleted_thread_refuses_the_run_that_still_owns_it(shop: Shop) -> None:

@@ -49,6 +49,7 @@ def tickets(ctx: click.Context, *, as_json: bool, keep: Path | None, url: str | 
     Without --url everything is in files that are gone afterwards; plain LangGraph's checkpoints always are in files.
     """
     ctx.meta["counterfoil.json"] = as_json
+    from counterfoil.demo.stage import DemoBroken
     from counterfoil.demo.tickets import check_extra, play_all
 
     if keep and url:
@@ -58,7 +59,11 @@ def tickets(ctx: click.Context, *, as_json: bool, keep: Path | None, url: str | 
         places = _places(Path(folder), url, kept=keep is not None)
         if sys.stderr.isatty():
             click.echo("Playing ten situations in both columns, about ten seconds ...", err=True)
-        rows = play_all(places)
+        try:
+            rows = play_all(places)
+        except DemoBroken as error:
+            click.echo(f"error: the demo broke off: {error}. What it was about stands above.", err=True)
+            ctx.exit(Exit.FAILED)
     click.echo(_as_json(rows, places) if as_json else _as_text(rows, places))
     ctx.exit(Exit.DONE if all(row.keeps_promise for row in rows) else Exit.CHECK_FOUND)
 

@@ -13,6 +13,7 @@ from counterfoil.errors import InvalidUrl
 if TYPE_CHECKING:
     from counterfoil.demo.situations import Situation
     from counterfoil.demo.steps import Column
+    from counterfoil.storage.script import Script
 
 TENANTS = ("team-A", "team-B")
 """Whose requests the situations are."""
@@ -49,7 +50,7 @@ class Places:
 
         Raises:
             InvalidUrl: it is no database's, or of one that only one process could see.
-            StoreError: the database does not open, or its schema is not right.
+            StoreError: the database does not open, its schema is not right, or this role may not write to it.
         """
         from counterfoil.drivers.urls import PostgresUrl, anchored, parse_url
         from counterfoil.ledger import Counterfoil
@@ -59,7 +60,8 @@ class Places:
             raise InvalidUrl(
                 "The demo runs in many processes, and sqlite:///:memory: is seen by one alone. Name a file."
             )
-        Counterfoil.open(url).close()  # what is wrong with it is told here and not by ten processes
+        with Counterfoil.open(url) as cf:  # what is wrong with it is told here and not by ten processes
+            cf.desk.store.write(_write_nothing)
         whole = anchored(url, Path.cwd())
         shown = read.path if isinstance(read, PostgresUrl) else whole
         return cls(folder=folder.absolute(), url=whole, shown=shown, prefix=f"demo-{secrets.token_hex(4)}-", kept=True)
@@ -77,3 +79,10 @@ class Places:
     def database(self, column: Column, situation: Situation) -> str:
         """Return what a column opens: Counterfoil a URL, LangGraph's saver a file."""
         return self.url if column == "counterfoil" else str(self.folder / f"plain-{situation.slug}.db")
+
+
+def _write_nothing() -> Script[None]:
+    """Change no row, which only who may write is let do."""
+    from counterfoil.storage.script import Ddl
+
+    yield Ddl("update counterfoil_operation set state = state where 1 = 0")

@@ -120,6 +120,7 @@ def place(graph: CompiledStateGraph[Any, Any, Any, Any], step: Step, config: Run
     """Return the config of the checkpoint to run from."""
     match step.given:
         case GoOn(str(node)):
-            return next(seen.config for seen in graph.get_state_history(config) if seen.next == (node,))
+            found = (seen.config for seen in graph.get_state_history(config) if seen.next == (node,))
+            return next(found, config)  # where no run has come so far, the graph says so
         case _:
             return config

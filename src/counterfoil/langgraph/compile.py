@@ -8,6 +8,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Any, Self
 
 from langgraph.checkpoint.base import BaseCheckpointSaver
+from langgraph.errors import EmptyInputError
 from langgraph.graph.state import CompiledStateGraph, StateGraph
 from langgraph.pregel import Pregel
 from langgraph.runtime import RunControl
@@ -15,6 +16,7 @@ from langgraph.types import StateSnapshot
 from langgraph.utils.config import ensure_config  # type: ignore[attr-defined]
 
 from counterfoil.errors import InvalidArguments
+from counterfoil.langgraph.beginnings import beginning, may_begin_branch, refuse_nothing
 from counterfoil.langgraph.claims import aclaim_now, aowning, claim_now, owning, with_run
 from counterfoil.langgraph.context import CONF, KEY, Context, Run, carried, conf_of, refuse_exit, storable, unclaimed
 from counterfoil.langgraph.nodes import wrapped_spec
@@ -158,7 +160,11 @@ class ManagedRuns:
                 refuse_answer(run, input, parked, self.get_state(config))
             if may_begin_branch(run, input, config):
                 config = beginning(run, config, self.get_state(config))
-            yield from super().stream(input, config, **options)  # type: ignore[misc]
+            try:
+                yield from super().stream(input, config, **options)  # type: ignore[misc]
+            except EmptyInputError:
+                refuse_nothing(run, input, config, self.get_state(config))
+                raise
 
     async def astream(self, input: Any, config: RunnableConfig | None = None, **options: Any) -> AsyncIterator[Any]:  # noqa: A002 - the interface's name
         """Claim the thread, then stream the graph's steps; the claim ends with the stream."""
@@ -175,8 +181,12 @@ class ManagedRuns:
                 refuse_answer(run, input, parked, await self.aget_state(config))
             if may_begin_branch(run, input, config):
                 config = beginning(run, config, await self.aget_state(config))
-            async for chunk in super().astream(input, config, **options):  # type: ignore[misc]
-                yield chunk
+            try:
+                async for chunk in super().astream(input, config, **options):  # type: ignore[misc]
+                    yield chunk
+            except EmptyInputError:
+                refuse_nothing(run, input, config, await self.aget_state(config))
+                raise
 
     def bulk_update_state(self, config: RunnableConfig, supersteps: Any) -> RunnableConfig:
         """Claim the thread, then change its state."""
@@ -255,25 +265,6 @@ def _addressed(state: Any, context: dict[str, Context]) -> Any:
             return {**state, CONF: {**conf_of(state), **context}}
         case _:
             return state
-
-
-def may_begin_branch(run: Run, run_input: Any, config: RunnableConfig) -> bool:
-    """Say whether a run may be the first of a branch: one that goes on, from nowhere in particular."""
-    return run.branched_at is not None and run_input is None and not conf_of(config).get("checkpoint_id")
-
-
-def beginning(run: Run, config: RunnableConfig, newest: StateSnapshot) -> RunnableConfig:
-    """Return the configuration of a branch's first run: it goes back to the checkpoint at which the branch begins.
-
-    The runtime would otherwise take it for a run that was interrupted there, and a child that keeps its state for one
-    that is to be resumed.
-    """
-    at = conf_of(newest.config).get("checkpoint_id")
-    if at != run.branched_at and (newest.metadata or {}).get("source") != "update":
-        return config
-    whole: Any = {**config, CONF: {**conf_of(config), "checkpoint_id": at}}
-    addressed: RunnableConfig = whole
-    return addressed
 
 
 @cache
