@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from counterfoil.migrating import migrate
     from counterfoil.model import (
         Absent,
+        Answered,
         Attempt,
         Branch,
         CannotTell,
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
 
 _HOMES = {
     "Absent": "model",
+    "Answered": "model",
     "AsyncCounterfoil": "aio.ledger",
     "Attempt": "model",
     "AttemptOutcome": "core.states",
@@ -74,6 +76,7 @@ _HOMES = {
 
 __all__ = [
     "Absent",
+    "Answered",
     "AsyncCounterfoil",
     "Attempt",
     "AttemptOutcome",

@@ -27,6 +27,7 @@ from counterfoil.errors import (
     EffectVersionMissing,
     FenceLost,
     FingerprintMismatch,
+    HiddenRetries,
     OperationClosed,
     OperationError,
     OperationInProgress,
@@ -64,7 +65,7 @@ def conclude(effect: Effect[Any], bound: Bound, seen: object, cause: BaseExcepti
         case Seen(AlreadySettled(), row):
             raise refused(key, row) from cause
         case MayRetry() | Seen(MayClaim()):
-            raise not_sent(key, cause) from cause
+            raise _mistake(cause, not_sent(key, cause))
         case Seen(Unsettled(plan), row, case) | StillUnknown(plan, row, case):
             raise _own(cause, unknown(key, plan, row, case))
         case Seen(Mismatch(), row):
@@ -107,7 +108,9 @@ def not_sent(key: OperationKey, cause: BaseException | None) -> EffectNotSent:
     """Tell a caller that nothing happened and that it may call again."""
     why = f" ({type(cause).__module__}.{type(cause).__qualname__})" if cause is not None else ""
     return EffectNotSent(
-        f"Operation {key} provably did not happen in this try{why}. Calling perform again is safe.", **_facts(key)
+        f"Operation {key} provably did not happen in this try{why}. Calling perform again is safe.",
+        **_facts(key),
+        retry_after=getattr(cause, "retry_after", None),
     )
 
 
@@ -124,6 +127,14 @@ def not_stored(key: OperationKey, result: object, error: StoreError) -> OutcomeN
         **_facts(key),
         result=getattr(result, "value", None),
     )
+
+
+def _mistake(cause: BaseException | None, answer: EffectNotSent) -> UsageError | EffectNotSent:
+    """Return the caller's own mistake first, where that kept the effect from being sent."""
+    if isinstance(cause, HiddenRetries):
+        return cause
+    answer.__cause__ = cause
+    return answer
 
 
 def _own(cause: BaseException | None, answer: OutcomeUnknown) -> UsageError | OutcomeUnknown:

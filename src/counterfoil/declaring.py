@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar, overload
 
 from counterfoil.core.arguments import DECLARED, LONGEST
 from counterfoil.core.durations import Duration, milliseconds
-from counterfoil.core.outcomes import ambiguous
 from counterfoil.core.templates import Template
 from counterfoil.effects import REGISTRY, Effect
 from counterfoil.errors import ContradictoryDeclaration
@@ -16,7 +15,7 @@ from counterfoil.providing import OPAQUE, Provider
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Coroutine
 
-    from counterfoil.model import ProviderFacts, Statement
+    from counterfoil.model import Answered, ProviderFacts, Statement
 
 R = TypeVar("R")
 Errors = type[BaseException] | tuple[type[BaseException], ...]
@@ -32,7 +31,13 @@ class Declare(Protocol):
     """What `effect(...)` returns: the decorator, which keeps the type that the effect returns."""
 
     @overload
+    def __call__(self, function: Callable[..., Coroutine[Any, Any, Answered[R]]], /) -> Effect[R]: ...
+
+    @overload
     def __call__(self, function: Callable[..., Coroutine[Any, Any, R]], /) -> Effect[R]: ...
+
+    @overload
+    def __call__(self, function: Callable[..., Answered[R]], /) -> Effect[R]: ...
 
     @overload
     def __call__(self, function: Callable[..., Statement[R]], /) -> Effect[R]: ...
@@ -169,6 +174,14 @@ def _check_lookup(made: Effect[Any]) -> None:
         ) from None
 
 
+def _ambiguous(declared: tuple[type[BaseException], ...]) -> tuple[str, ...]:
+    if not declared:
+        return ()
+    from counterfoil.providers.tables import ambiguous  # noqa: PLC0415 - most effects declare none
+
+    return ambiguous(declared)
+
+
 def _check_statement(made: Effect[Any]) -> None:
     """Refuse what a receipt that the database itself writes cannot honour."""
     if not made.provider.is_one_statement:
@@ -194,7 +207,7 @@ def _refuse_contradictions(made: Effect[Any], *, require_key: bool) -> None:
         )
     if made.facts.key_lifetime is not None and made.facts.key_lifetime <= made.facts.time_limit:
         raise ContradictoryDeclaration(f"The effect {made.name} may outlast its provider's key: shorten time_limit.")
-    if caught := ambiguous((*made.not_sent, *made.refused)):
+    if caught := _ambiguous((*made.not_sent, *made.refused)):
         raise ContradictoryDeclaration(
             f"The effect {made.name} declares {', '.join(caught)} to mean that nothing happened, but it also catches"
             " time-outs or lost replies, after which nobody knows. Name the narrower exceptions."

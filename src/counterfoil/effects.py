@@ -40,6 +40,8 @@ class EffectCall:
     time_limit: float
     trusted: Trusted
     resources: Resources = field(repr=False)
+    sends_once: bool = False
+    """Whether a second send would be a second effect: it is an effect's call, and its provider declares no key."""
 
     @property
     def request_id(self) -> str | None:
@@ -51,8 +53,14 @@ class EffectCall:
 
         Raises:
             ResourceMissing: nobody provided it.
+            HiddenRetries: it sends again by itself, which without a key would be a second effect.
         """
-        return self.resources.get(kind, name)
+        found = self.resources.get(kind, name)
+        if self.sends_once:
+            from counterfoil.providers.retries import refuse_hidden_retries  # noqa: PLC0415 - only clients need it
+
+            refuse_hidden_retries(found)
+        return found
 
 
 @dataclass(frozen=True, slots=True)

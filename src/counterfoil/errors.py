@@ -1,8 +1,7 @@
 """The whole error tree and its code registry.
 
-Every error has a stable kebab-case `code`, says whether trying again is sensible (`retry`), and has a page under
-`docs/errors/<code>.md`. Messages say what happened to which operation, why, and what to do next; they never carry
-payload content. HTTP statuses and CLI exit codes are derived from this table, never decided elsewhere.
+Every error has a stable kebab-case `code`, says whether trying again is sensible (`retry`) and has a page under
+`docs/errors`. Messages say what happened to which operation, why and what to do next, and carry no payload content.
 """
 
 from __future__ import annotations
@@ -209,6 +208,13 @@ class GuardedTransaction(UsageError):
     code = "guarded-transaction"
 
 
+class HiddenRetries(UsageError):
+    """A client would send again by itself, and the effect's provider honours no key; `sent` counts what had left."""
+
+    code = "hidden-retries"
+    sent: int
+
+
 class ResourceMissing(UsageError):
     """An effect asked for a resource that nobody provided in this process."""
 
@@ -370,10 +376,11 @@ class OutcomeNotStored(OperationError):
 
 
 class EffectNotSent(OperationError):
-    """The effect provably did not happen; the same call may be made again."""
+    """The effect provably did not happen; the same call may be made again, in `retry_after` seconds if that is set."""
 
     code = "effect-not-sent"
     retry = Retry.SAFE
+    retry_after: float | None
 
 
 class EffectRefused(OperationError):

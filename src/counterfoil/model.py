@@ -304,9 +304,36 @@ class CannotTell:
 LookupAnswer = Found | Absent | CannotTell
 
 
+@dataclass(frozen=True, slots=True)
+class Answered(Generic[T]):
+    """Return it from an effect to keep evidence beside the value; `unreadable` says why there is no value.
+
+    The receipt's value is `value`; with `unreadable`, the receipt stands all the same and reading its value raises.
+    """
+
+    value: T
+    evidence: Mapping[str, Any] = field(default_factory=dict)
+    unreadable: str | None = None
+
+
 class NotSent(Exception):
-    """Raise in an effect: it provably did not happen, and may be tried again."""
+    """Raise in an effect: it provably did not happen, and may be tried again.
+
+    `retry_after` is for how many seconds the provider asked to be left alone, if it did.
+    """
+
+    def __init__(self, *words: object, retry_after: float | None = None) -> None:
+        super().__init__(*words)
+        self.retry_after = retry_after
 
 
 class Refused(Exception):
-    """Raise in an effect: the provider refused it for good, and it did not happen."""
+    """Raise in an effect: the provider refused it for good, and it did not happen.
+
+    `covers_earlier=False` says that the refusal tells nothing of an earlier attempt whose outcome was lost: whoever is
+    turned away at the door has not learnt what became of his last visit. The operation then stays unknown.
+    """
+
+    def __init__(self, *words: object, covers_earlier: bool = True) -> None:
+        super().__init__(*words)
+        self.covers_earlier = covers_earlier

@@ -15,8 +15,8 @@ from counterfoil.core.outcomes import classify
 from counterfoil.core.states import AttemptOutcome
 from counterfoil.core.unknown import AskProvider, Resend
 from counterfoil.effects import REGISTRY, Bound, Effect, EffectCall
-from counterfoil.errors import CommitUnknown, InvalidLookupAnswer, StoreError, StoreUnavailable
-from counterfoil.model import CannotTell, Found, LookupAnswer, NotSent, OperationKey, Receipt, Refused
+from counterfoil.errors import CommitUnknown, HiddenRetries, InvalidLookupAnswer, StoreError, StoreUnavailable
+from counterfoil.model import Answered, CannotTell, Found, LookupAnswer, NotSent, OperationKey, Receipt, Refused
 from counterfoil.providing import answer_type
 from counterfoil.storage import rows
 from counterfoil.storage.scripts import claims, lookups, settling
@@ -283,9 +283,19 @@ def _run(job: Job, granted: Granted) -> Protocol[Result]:
     except Exception as error:  # noqa: BLE001 - the claim is taken: that nothing was sent must be recorded
         return NeverStarted(error)
     result: Result = yield RunEffect(
-        job.effect, job.call(granted.attempt), arguments, job.key, granted, lambda late: recording(job, granted, late)
+        job.effect,
+        sending(job, granted.attempt),
+        arguments,
+        job.key,
+        granted,
+        lambda late: recording(job, granted, late),
     )
     return result
+
+
+def sending(job: Job, attempt: int) -> EffectCall:
+    """Return what the effect is told: a look-up may ask twice, an effect without a key may not act twice."""
+    return replace(job.call(attempt), sends_once=job.effect.facts.key_lifetime is None)
 
 
 def recording(job: Job, granted: Granted, result: Result) -> Maker[Any]:
@@ -321,25 +331,60 @@ def _settle(job: Job, maker: Maker[Any], result: Result) -> Protocol[Settled | L
 def outcome_of(effect: Effect[Any], result: Result) -> Outcome:
     """Return what is to be stored of a result."""
     match result:
+        case Returned(Answered(value, evidence, unreadable)):
+            return answered(effect, value, evidence, unreadable)
         case Returned(value):
             encoded = codec.encode_receipt(value, redact=effect.redact)
             return Outcome(outcome=AttemptOutcome.SUCCEEDED, receipt=encoded.body, marker=encoded.marker)
         case NeverStarted(error):
             return Outcome(outcome=AttemptOutcome.NOT_SENT, error_class=_class(error))
         case Raised(error):
-            return Outcome(outcome=_classified(effect, error), error_class=_class(error), error_text=_text(error))
+            outcome, covers_earlier = _classified(effect, error)
+            return Outcome(
+                outcome=outcome, error_class=_class(error), error_text=_text(error), covers_earlier=covers_earlier
+            )
         case _:
             assert_never(result)
 
 
-def _classified(effect: Effect[Any], error: BaseException) -> AttemptOutcome:
+def answered(effect: Effect[Any], value: Any, evidence: Mapping[str, Any], unreadable: str | None) -> Outcome:
+    """Return what is to be stored of an effect that happened, with what supports it."""
+    encoded = codec.encode_receipt(value, redact=effect.redact)
+    kept = codec.encode_receipt(evidence, redact=effect.redact) if evidence else None
+    return Outcome(
+        outcome=AttemptOutcome.SUCCEEDED,
+        receipt=encoded.body,
+        marker=storable(unreadable) if unreadable is not None else encoded.marker,
+        evidence=kept.body if kept is not None else None,
+    )
+
+
+def _classified(effect: Effect[Any], error: BaseException) -> tuple[AttemptOutcome, bool]:
+    """Return what an exception means, and whether a refusal covers earlier attempts, too."""
     told = _told(effect, error)
+    if isinstance(told, Refused):
+        return AttemptOutcome.REFUSED, told.covers_earlier
     if told in {AttemptOutcome.NOT_SENT, AttemptOutcome.REFUSED, AttemptOutcome.UNKNOWN}:
-        return told
-    return classify(error, not_sent=effect.not_sent, refused=effect.refused)
+        return told, True
+    ours = classify(error, not_sent=effect.not_sent, refused=effect.refused)
+    if ours is AttemptOutcome.UNKNOWN and _never_left(error):
+        return AttemptOutcome.NOT_SENT, True
+    return ours, not isinstance(error, Refused) or error.covers_earlier
 
 
-def _told(effect: Effect[Any], error: BaseException) -> AttemptOutcome | None:
+def _never_left(error: BaseException) -> bool:
+    """Say whether nothing was sent: a known client's exception proves it, or the client was refused before."""
+    from counterfoil.providers.tables import never_left  # noqa: PLC0415 - only failures need the clients' tables
+
+    if isinstance(error, HiddenRetries):
+        return error.sent == 0
+    try:
+        return never_left(error)
+    except Exception:  # noqa: BLE001 - the effect has ended: nothing may keep its outcome from being recorded
+        return False
+
+
+def _told(effect: Effect[Any], error: BaseException) -> AttemptOutcome | Refused | None:
     """Ask the provider's classifier; one that fails itself says nothing."""
     if effect.provider.classify is None:
         return None

@@ -12,10 +12,10 @@ from counterfoil.core.durations import Duration, milliseconds
 from counterfoil.core.provider_key import KEY_LENGTH, SHORTEST_KEY, provider_key
 from counterfoil.core.states import AttemptOutcome
 from counterfoil.errors import ContradictoryDeclaration
-from counterfoil.model import LookupAnswer, OperationKey, ProviderFacts
+from counterfoil.model import LookupAnswer, OperationKey, ProviderFacts, Refused
 
 Lookup = Callable[..., Any]
-Classifier = Callable[[BaseException], AttemptOutcome | None]
+Classifier = Callable[[BaseException], AttemptOutcome | Refused | None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

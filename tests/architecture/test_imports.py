@@ -75,6 +75,8 @@ SIBLINGS = frozenset({("console", "server.auth")})
 DOORS = frozenset({(facade, "langgraph") for facade in FACADES.rooms}) | {
     (facade, "integrations") for facade in ("joining", "aio", "active")
 }
+# What is known of real clients' exceptions and retries is asked for when there is such an exception or client.
+DOORS |= {(facade, "providers") for facade in ("declaring", "effects", "performing")}
 
 # Third-party modules, and sqlite3, with the only places that may import them. What is not listed may not be.
 IMPORTERS: dict[str, tuple[str, ...]] = {
@@ -84,7 +86,7 @@ IMPORTERS: dict[str, tuple[str, ...]] = {
     "cloudevents": ("providers.cloudevents",),
     "detect_secrets": ("credentials",),
     "django": ("integrations.django",),
-    "httpx": ("demo", "providers"),
+    "httpx": ("demo", "providers.http"),
     "langchain": ("langgraph", "demo"),
     "langchain_core": ("langgraph", "demo"),
     "langgraph": ("langgraph", "demo"),

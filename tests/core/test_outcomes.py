@@ -3,7 +3,6 @@
 import asyncio
 import socket
 import ssl
-from collections.abc import Callable, Iterator
 from http.client import HTTPException
 from typing import Any
 
@@ -11,12 +10,11 @@ import aiohttp
 import httpx
 import pytest
 import requests
-import urllib3
 
 from counterfoil import NotSent, Refused
-from counterfoil.core.outcomes import ambiguous, classify
+from counterfoil.core.outcomes import classify
 from counterfoil.core.states import AttemptOutcome
-from counterfoil.testing.provider_client import CountingProvider
+from counterfoil.providers.tables import ambiguous
 
 NOT_SENT, REFUSED, UNKNOWN = AttemptOutcome.NOT_SENT, AttemptOutcome.REFUSED, AttemptOutcome.UNKNOWN
 
@@ -59,103 +57,6 @@ def test_a_refused_connection_that_is_only_the_context_of_another_error_proves_n
     with pytest.raises(TimeoutError) as caught:
         second_server()
     assert judged(caught.value) is UNKNOWN
-
-
-# --- real clients -----------------------------------------------------------------------------------------------------
-
-
-@pytest.fixture(scope="module")
-def running() -> Iterator[CountingProvider]:
-    with CountingProvider() as provider:
-        yield provider
-
-
-@pytest.fixture
-def provider(running: CountingProvider) -> CountingProvider:
-    running.reset()
-    return running
-
-
-@pytest.fixture
-def closed_port() -> Iterator[str]:
-    """The URL of a port at which nobody listens, kept from being given to anybody else."""
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
-        yield f"http://127.0.0.1:{taken.getsockname()[1]}/effects/x"
-
-
-SHORT = 0.2
-
-
-def by_httpx(url: str) -> None:
-    httpx.post(url, json={}, timeout=SHORT)
-
-
-def by_requests(url: str) -> None:
-    requests.post(url, json={}, timeout=SHORT)
-
-
-def by_urllib3(url: str) -> None:
-    with urllib3.PoolManager() as pool:
-        pool.request("POST", url, json={}, timeout=SHORT, retries=False)
-
-
-def by_aiohttp(url: str) -> None:
-    async def post() -> None:
-        timeout = aiohttp.ClientTimeout(sock_connect=SHORT, sock_read=SHORT)
-        async with aiohttp.ClientSession(timeout=timeout) as session, session.post(url, json={}) as reply:
-            await reply.read()
-
-    asyncio.run(post())
-
-
-CLIENTS = {"httpx": by_httpx, "requests": by_requests, "urllib3": by_urllib3, "aiohttp": by_aiohttp}
-
-
-def raised(post: Callable[[str], None], url: str) -> Exception:
-    with pytest.raises(Exception) as caught:  # noqa: PT011 - whatever this client raises is what is judged
-        post(url)
-    return caught.value
-
-
-@pytest.mark.parametrize("client", ["httpx", "urllib3", "aiohttp"])
-def test_a_refused_connection_was_not_sent(client: str, closed_port: str) -> None:
-    assert judged(raised(CLIENTS[client], closed_port)) is NOT_SENT
-
-
-def test_requests_does_not_tell_a_refused_connection_from_a_lost_reply(closed_port: str) -> None:
-    """Its `ConnectionError` is both, and may hide retries: unknown, unless the effect's author knows better."""
-    assert judged(raised(by_requests, closed_port)) is UNKNOWN
-
-
-@pytest.mark.parametrize("client", CLIENTS)
-@pytest.mark.parametrize("fault", ["hold", "hold-before-accept", "drop-reply", "reset-reply", "cut-reply"])
-def test_a_reply_that_does_not_come_whole_is_unknown(provider: CountingProvider, client: str, fault: Any) -> None:
-    provider.order(fault)
-    error = raised(CLIENTS[client], f"{provider.url}/effects/x")
-    provider.release()
-    assert judged(error) is UNKNOWN
-    assert provider.received() == 1
-
-
-@pytest.mark.parametrize("client", ["httpx", "requests", "aiohttp"])
-def test_an_error_status_that_the_client_raises_is_unknown_until_its_meaning_is_declared(
-    provider: CountingProvider, client: str
-) -> None:
-    def post(url: str) -> None:
-        if client == "httpx":
-            httpx.post(url, json={}).raise_for_status()
-        elif client == "requests":
-            requests.post(url, json={}, timeout=5).raise_for_status()
-        else:
-            asyncio.run(by_session(url))
-
-    async def by_session(url: str) -> None:
-        async with aiohttp.ClientSession(raise_for_status=True) as session, session.post(url, json={}):
-            pass
-
-    provider.order("error-500-after-accept")
-    assert judged(raised(post, f"{provider.url}/effects/x")) is UNKNOWN
 
 
 # --- declarations that would lie --------------------------------------------------------------------------------------

@@ -8,44 +8,23 @@ from counterfoil.core.states import AttemptOutcome
 from counterfoil.model import NotSent, Refused
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
 NOTHING_LEFT: Final = frozenset({
     ("builtins", "ConnectionRefusedError"),
     ("socket", "gaierror"),
-    ("httpx", "ConnectError"),
-    ("httpx", "ConnectTimeout"),
-    ("httpx", "PoolTimeout"),
-    ("httpx", "UnsupportedProtocol"),
-    ("urllib3", "NewConnectionError"),
-    ("urllib3", "ConnectTimeoutError"),
-    ("aiohttp", "ClientConnectorError"),
-    ("aiohttp", "ConnectionTimeoutError"),
 })  # fmt: skip
-"""Exceptions that are raised before a connection stands, so no request can have left this machine.
+"""Python's own exceptions that are raised before a connection stands, so no request can have left this machine.
 
-Named by module and class so that no client library is imported to recognise its own errors. Only what a single try
-raises stands here: urllib3's `MaxRetryError`, and requests' `ConnectionError` made from it, may hide an earlier try
-that was sent.
+Those of client libraries are in `counterfoil.providers`.
 """
 
 LOST: Final = frozenset({
     ("asyncio", "CancelledError"),
     ("asyncio", "IncompleteReadError"),
     ("http", "IncompleteRead"),
-    ("httpx", "ReadError"),
-    ("httpx", "WriteError"),
-    ("httpx", "CloseError"),
-    ("httpx", "RemoteProtocolError"),
-    ("requests", "ConnectionError"),
-    ("requests", "ChunkedEncodingError"),
-    ("urllib3", "MaxRetryError"),
-    ("urllib3", "ProtocolError"),
-    ("aiohttp", "ClientOSError"),
-    ("aiohttp", "ServerDisconnectedError"),
-    ("aiohttp", "ClientPayloadError"),
 })  # fmt: skip
-"""Exceptions of well-known clients that a lost reply raises although nothing in their names or bases says so."""
+"""Python's own exceptions that a lost reply raises although nothing in their names or bases says so."""
 
 TIMEOUTS: Final[tuple[type[BaseException], ...]] = (TimeoutError, ConnectionResetError, BrokenPipeError)
 """Errors that leave the outcome unknown; no declaration of "nothing happened" may catch them."""
@@ -73,19 +52,22 @@ def root(cls: type) -> str:
     return cls.__module__.partition(".")[0]
 
 
-def ambiguous(declared: Iterable[type[BaseException]]) -> tuple[str, ...]:
+def ambiguous(
+    declared: Iterable[type[BaseException]], is_known: Callable[[type[BaseException]], bool]
+) -> tuple[str, ...]:
     """Name the declared "nothing happened" or "refused" classes that would also catch a lost reply.
 
     A class does if it is a base of a time-out or a broken connection, or if it or a loaded subclass of it is known to
-    be one or is a time-out by name, other than of connecting: `httpx.HTTPError` would catch `httpx.ReadTimeout`.
+    be one (`is_known` knows those of client libraries) or is a time-out by name, other than of connecting:
+    `httpx.HTTPError` would catch `httpx.ReadTimeout`.
     """
-    return tuple(cls.__name__ for cls in declared if _catches_lost_reply(cls))
+    return tuple(cls.__name__ for cls in declared if _catches_lost_reply(cls, is_known))
 
 
-def _catches_lost_reply(cls: type[BaseException]) -> bool:
+def _catches_lost_reply(cls: type[BaseException], is_known: Callable[[type[BaseException]], bool]) -> bool:
     if any(issubclass(lost, cls) for lost in TIMEOUTS) or issubclass(cls, TIMEOUTS):
         return True
-    return any(_is_lost(sub) for sub in _family(cls))
+    return any(_is_lost(sub) or is_known(sub) for sub in _family(cls))
 
 
 def _is_lost(cls: type[BaseException]) -> bool:

@@ -14,11 +14,11 @@ from importlib.util import find_spec
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final
 
-from counterfoil.core import outcomes
 from counterfoil.core.arguments import DECLARED
 from counterfoil.core.states import AttemptOutcome
 from counterfoil.errors import ContradictoryDeclaration, MissingExtra
 from counterfoil.model import Absent, CannotTell, Found, LookupAnswer, Refused
+from counterfoil.providers.tables import never_left
 from counterfoil.providing import Provider
 
 try:
@@ -112,7 +112,7 @@ def _never_connected(error: BaseException) -> bool:
 
     The client makes a single try, so that what requests packs into a `MaxRetryError` is that try's reason.
     """
-    return any(outcomes.classify(each, not_sent=(), refused=()) is NOT_SENT for each in _underneath(error))
+    return any(never_left(each) for each in _underneath(error))
 
 
 def _underneath(error: BaseException) -> Iterator[BaseException]:

@@ -41,6 +41,7 @@ class Outcome:
     evidence: bytes | None = None
     error_class: str | None = None
     error_text: str | None = None
+    covers_earlier: bool = True
 
 
 _ATTEMPT_EVENT = {

@@ -140,8 +140,11 @@ def _settled_elsewhere(
 
 
 def _event(key: OperationKey, granted: Granted, outcome: Outcome) -> Script[OperationEvent]:
-    """Say what an attempt's end means for its operation: that it was not sent tells nothing of an earlier, lost one."""
-    if outcome.outcome is AttemptOutcome.NOT_SENT:
+    """Say what an attempt's end means for its operation: that it was not sent tells nothing of an earlier, lost one.
+
+    Nor does a refusal that does not cover it.
+    """
+    if outcome.outcome is AttemptOutcome.NOT_SENT or not outcome.covers_earlier:
         lost = yield from one_row(
             "get_lost_attempt_before", **key_params(key), attempt=granted.attempt, outcome=AttemptOutcome.UNKNOWN
         )
@@ -265,6 +268,7 @@ def not_one_row(key: OperationKey, *, several: bool) -> NotOneRow:
 
 
 def _lost_reason(outcome: Outcome) -> str:
-    if outcome.outcome is AttemptOutcome.NOT_SENT:
-        return "the outcome of an earlier attempt was lost, and the last one was not sent"
+    if outcome.outcome in {AttemptOutcome.NOT_SENT, AttemptOutcome.REFUSED}:
+        how = "not sent" if outcome.outcome is AttemptOutcome.NOT_SENT else "refused without a word about that"
+        return f"the outcome of an earlier attempt was lost, and the last one was {how}"
     return f"the outcome was lost: {outcome.error_class or 'no answer'}"

@@ -1,0 +1,39 @@
+"""Find clients that send a request again by themselves: without a provider's key, that is a second effect."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import Any
+
+from counterfoil.core.outcomes import root
+from counterfoil.errors import HiddenRetries
+from counterfoil.providers.tables import HOMES
+
+
+def hidden_retries(client: object) -> str | None:
+    """Say in a few words what makes a client send a request again by itself, or None if nothing is known to.
+
+    What is looked at: the `Retry` of requests and urllib3, transports of httpx that are not its own, and the attempts
+    of botocore. Repeated connecting is harmless: nothing had been sent.
+    """
+    for home in dict.fromkeys(HOMES[root(each)] for each in type(client).__mro__ if root(each) in HOMES):
+        inspect: Any = getattr(import_module(f"{__package__}.{home}"), "hidden_retries", None)
+        if inspect is not None and (found := inspect(client)) is not None:
+            return str(found)
+    return None
+
+
+def refuse_hidden_retries(client: object) -> None:
+    """Refuse to hand a client to an effect that must be sent once.
+
+    Raises:
+        HiddenRetries: it sends again by itself.
+    """
+    if (found := hidden_retries(client)) is not None:
+        kind = f"{type(client).__module__}.{type(client).__qualname__}"
+        raise HiddenRetries(
+            f"The {kind} of this effect would send again by itself ({found}), and its provider declares no key, so that"
+            " each send is an effect of its own. Nothing was sent. Switch the retries off, or, if the provider honours"
+            " keys, declare Provider(key_lifetime=...) and send call.provider_key.",
+            sent=0,
+        )
