@@ -134,6 +134,21 @@ def test_a_local_effect_is_one_transaction_and_flushes_once(bench: Bench) -> Non
         assert seen.flushes == 1
 
 
+def test_what_undoes_a_body_s_settings_takes_no_round_trip_and_no_connection(bench: Bench) -> None:
+    """Neither of the local effect, with whose COMMIT it goes, nor of the remote one that comes next."""
+
+    def local() -> None:
+        bench.cf.perform(row, tenant="t", request_id=str(next(bench.ids)), title="a")
+
+    def both() -> None:
+        local()
+        bench.cf.perform(send, tenant="t", request_id=str(next(bench.ids)), title="a")
+
+    alone, followed = bench.measure(local), bench.measure(both)
+    assert alone.round_trips == 6  # look; begin, claim, the business row, settle, commit
+    assert (followed.round_trips, followed.connections) == (alone.round_trips + 2, 0)
+
+
 # --- supersteps -------------------------------------------------------------------------------------------------------
 
 
