@@ -36,6 +36,10 @@ class Model:
         self.over = False
         self.cut_at: str | None = None
 
+    def arm(self, manner: str, number: int) -> None:
+        """Let the connection die at one of the requests after the next call."""
+        self.over, self.then, self.cut_at = False, (manner, number), None
+
     def think(self) -> dict[str, Any]:
         self.meanwhile()
         self.over = True
@@ -135,7 +139,7 @@ def test_one_that_dies_at_any_write_after_the_call_is_replaced_and_the_write_loo
     for number in range(100):
         postgres_database.empty()
         runs.tally.path.unlink(missing_ok=True)
-        runs.model.over, runs.model.then, runs.model.cut_at = False, (manner, number), None
+        runs.model.arm(manner, number)
         assert runs.go({})["numbers"] == [1, 2]
         check(runs, postgres_database)
         if runs.model.cut_at is None:

@@ -59,10 +59,23 @@ def test_a_key_that_no_checkpoint_has_finds_nothing(full: Shop, key: str, value:
     assert listed(full, "a", filter={"source": "loop", key: value}) == []
 
 
-@pytest.mark.parametrize("value", [None, "", "LOOP", "loo%", ["loop"], 1, True])
+@pytest.mark.parametrize("value", [None, "", "LOOP", "loo%", ["loop"], 2, True, 10**30, -(10**30), float("nan")])
 def test_a_value_that_a_key_does_not_have_finds_nothing(full: Shop, value: Any) -> None:
-    assert listed(full, "a", filter={"source": value}) == []
-    assert listed(full, "a", filter={"run_id": value}) == []
+    for key in ("source", "run_id"):
+        assert listed(full, "a", filter={key: value}) == []
+    if value is not True:  # which equals 1
+        assert listed(full, "a", filter={"step": value}) == []
+
+
+@pytest.mark.parametrize(("limit", "found"), [(0, 0), (1, 1), (3, 3), (10**18, 3), (None, 3)])
+def test_a_limit_holds(full: Shop, limit: int | None, found: int) -> None:
+    assert len(listed(full, "a", limit=limit)) == found
+
+
+@pytest.mark.parametrize("limit", [-1, "1", 1.5, True, 10**30])
+def test_what_is_no_limit_is_an_error(full: Shop, limit: Any) -> None:
+    with pytest.raises(InvalidArguments, match="limit"):
+        listed(full, "a", limit=limit)
 
 
 @pytest.mark.parametrize("wanted", ["tenant", ["tenant"], {None: 1}, {1: "a"}, 7])

@@ -3,6 +3,7 @@
 Source: https://github.com/langchain-ai/langgraph/issues/8796
 """
 
+import asyncio
 import os
 import subprocess
 import sys
@@ -16,9 +17,11 @@ from typing import Any
 import pytest
 from langgraph.types import Command, interrupt
 
+from counterfoil import AsyncCounterfoil
 from counterfoil.errors import ThreadBusy
+from counterfoil.langgraph import aperform
 from tests.cases.stock import Ours, Pay, Stock
-from tests.langgraph.shop import WHO, Shop, State, chain
+from tests.langgraph.shop import WHO, Shop, State, acharge, chain
 
 LIMIT_S = 60
 
@@ -88,6 +91,40 @@ def test_one_worker_goes_on_and_the_others_are_told_before_any_node(ours: Ours, 
     assert ours.count == 1
     assert children(graph, ours.config()) == 1
     assert ours.shop.select("select version from counterfoil_thread")[0][0] > before
+
+
+@pytest.mark.parametrize("workers", [2, 20])
+def test_of_tasks_on_one_loop_too_one_goes_on_and_the_others_are_told(shop: Shop, workers: int) -> None:
+    ran: list[str] = []
+
+    async def go_on_at_once() -> Any:
+        told: Counter[str] = Counter()
+        all_told = asyncio.Event()
+
+        async def charge(state: State) -> State:
+            ran.append("charge")
+            await asyncio.wait_for(all_told.wait(), LIMIT_S)
+            return {"numbers": [(await aperform(acharge, order="1")).value["number"]]}
+
+        async def resume() -> None:
+            try:
+                told[str((await cf.run(graph, Command(resume="yes"), **WHO))["numbers"])] += 1
+            except ThreadBusy as error:
+                told[error.code] += 1
+                if told[error.code] == workers - 1:
+                    all_told.set()
+
+        graph = cf.compile(chain(("ask", lambda state: {"answer": interrupt("well?")}), ("charge", charge)))
+        await cf.run(graph, {}, **WHO)
+        await asyncio.gather(*(resume() for _ in range(workers)))
+        assert told == {"[1]": 1, "thread-busy": workers - 1}
+        return graph
+
+    cf = AsyncCounterfoil(shop.cf.desk)
+    graph = asyncio.run(go_on_at_once())
+    assert ran == ["charge"]
+    assert shop.count == 1
+    assert children(graph, shop.cf.config(**WHO)) == 1
 
 
 @pytest.mark.slow

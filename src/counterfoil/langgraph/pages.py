@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from counterfoil.core.arguments import text_flaw
+from counterfoil.core.arguments import CALLED, LARGEST, text_flaw
 from counterfoil.errors import InvalidArguments
 from counterfoil.langgraph.context import CONF, checkpoint_of, conf_of, namespace_of, storable
 from counterfoil.storage.rows import NEWEST
@@ -42,7 +42,7 @@ class Pages:
         self._conf = conf_of(config)
         self._filter = checked_filter(wanted)
         self._before = before
-        self._left = limit
+        self._left = None if limit is None else CALLED.number("limit", limit)
         self._seq = NEWEST
         self._ended = False
 
@@ -116,8 +116,10 @@ def checked_filter(wanted: object) -> dict[str, Any]:
 
 
 def _narrows(name: str, value: object) -> bool:
-    """Say whether the database can compare a value: a text that no row can hold is left to the metadata."""
-    return type(value) is _COLUMNS.get(name) and not (isinstance(value, str) and text_flaw(value))
+    """Say whether the database can compare a value: one that no row can hold is left to the metadata."""
+    if isinstance(value, str):
+        return _COLUMNS.get(name) is str and text_flaw(value) is None
+    return type(value) is _COLUMNS.get(name) is int and -LARGEST <= value <= LARGEST
 
 
 def _ready(value: int) -> Script[int | None]:

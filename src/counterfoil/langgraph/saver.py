@@ -132,7 +132,7 @@ class CounterfoilSaver(Upkeep):
         What the filter asks for must stand in the metadata: a key that a checkpoint lacks fits no value.
 
         Raises:
-            InvalidArguments: the filter is no dictionary of metadata.
+            InvalidArguments: the filter is no dictionary of metadata, or the limit no number from 0 on.
         """
         pages = Pages(self, config, filter, before, limit)
         pages.start(self.desk.store.read(pages.first))
