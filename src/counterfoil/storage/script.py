@@ -65,6 +65,14 @@ def one_row(name: str, /, **params: Any) -> Script[Row | None]:
     return rows[0] if rows else None
 
 
+def held_row(name: str, /, **params: Any) -> Script[Row]:
+    """Run a guarded write of a row that this transaction has locked, and return it: nobody can have moved it since."""
+    row = yield from one_row(name, **params)
+    if row is None:
+        raise LookupError(f"{name} met a row that moved inside one transaction")
+    return row
+
+
 def lone_row(name: str, /, **params: Any) -> Script[Row | None]:
     """Run a statement whose row ends the script, and return that; None says that it wrote nothing."""
     rows: Sequence[Row] | None = yield Lone(name, params)

@@ -28,7 +28,7 @@ from counterfoil.core.unknown import (
     resend_plan,
 )
 from counterfoil.storage import rows
-from counterfoil.storage.script import Row, Script, lone_row, one_row
+from counterfoil.storage.script import Row, Script, held_row, lone_row, one_row
 from counterfoil.storage.scripts.moves import (
     DIED,
     RAN_OUT,
@@ -234,11 +234,11 @@ def _granted(row: Row) -> Granted:
     )
 
 
-def _take(request: Request, row: Row, *events: OperationEvent) -> Script[Granted | LostRace]:
+def _take(request: Request, row: Row, *events: OperationEvent) -> Script[Granted]:
     state = OperationState(row["state"])
     for event in events:
         state = advance(OPERATION, state, event)
-    taken = yield from one_row(
+    taken = yield from held_row(
         "take_operation_if_unmoved",
         **request.id,
         state=state,
@@ -247,16 +247,12 @@ def _take(request: Request, row: Row, *events: OperationEvent) -> Script[Granted
         lease=request.facts.lease,
         time_limit=request.facts.time_limit,
     )
-    if taken is None:
-        return LostRace()
     return _granted({**taken, "content_digest": row["content_digest"]})
 
 
 def _expire(request: Request, row: Row) -> Script[ClaimResult]:
     """Move a claim whose lease ran out to `unknown`, then go on by what may be done with it."""
     moved = yield from mark_lost(request.key, row, why=DIED if row["holder"] == request.known_dead else RAN_OUT)
-    if moved is None:
-        return LostRace()
     seen = yield from judge(request, moved)
     match seen:
         case Seen(Unsettled(plan=Resend()), _):
@@ -278,8 +274,7 @@ def claim_resend(request: Request, version: int) -> Script[Granted | LostRace]:
     return (yield from _resend(request, row))
 
 
-def _resend(request: Request, row: Row) -> Script[Granted | LostRace]:
+def _resend(request: Request, row: Row) -> Script[Granted]:
     taken = yield from _take(request, row, OperationEvent.RESEND_ALLOWED, OperationEvent.CLAIMED)
-    if isinstance(taken, Granted):
-        yield from settle_case(request.key, CaseKind.UNKNOWN_OUTCOME)
+    yield from settle_case(request.key, CaseKind.UNKNOWN_OUTCOME)
     return taken

@@ -20,7 +20,7 @@ from counterfoil.core.states import (
     OperationState,
 )
 from counterfoil.core.states import CASE as CASE_TABLE
-from counterfoil.storage.script import Row, Script, all_rows, one_row
+from counterfoil.storage.script import Row, Script, all_rows, held_row, one_row
 
 if TYPE_CHECKING:
     from counterfoil.model import OperationKey
@@ -52,8 +52,8 @@ _ATTEMPT_EVENT = {
 }
 
 
-def mark_lost(key: OperationKey, row: Row, *, why: str = RAN_OUT) -> Script[Row | None]:
-    """Move an operation in flight to `unknown` and open its case; None if it moved meanwhile.
+def mark_lost(key: OperationKey, row: Row, *, why: str = RAN_OUT) -> Script[Row]:
+    """Move an operation in flight, whose row is locked, to `unknown` and open its case.
 
     Where an earlier attempt has replied late, the operation has happened, whatever became of this one.
     """
@@ -63,8 +63,8 @@ def mark_lost(key: OperationKey, row: Row, *, why: str = RAN_OUT) -> Script[Row 
     event = OperationEvent.OUTCOME_LOST if proof is None else OperationEvent.EARLIER_PROVED
     stored = columns(advance(OPERATION, OperationState(row["state"]), event), *(proof or (outcome, EvidenceKind.REPLY)))
     yield from archive_attempt(key, row["fence"], outcome)
-    moved = yield from one_row("settle_if_unmoved", **key_params(key), version=row["version"], **stored)
-    if moved is not None and proof is None:
+    moved = yield from held_row("settle_if_unmoved", **key_params(key), version=row["version"], **stored)
+    if proof is None:
         yield from open_case(key, moved, CaseKind.UNKNOWN_OUTCOME, reason)
     return moved
 
@@ -121,11 +121,9 @@ def settle_unmoved(
     key: OperationKey, row: Row, state: OperationState, outcome: Outcome, by: EvidenceKind
 ) -> Script[Row]:
     """Move an operation by other means than its claim; evidence answers its case."""
-    moved = yield from one_row(
+    moved = yield from held_row(
         "settle_if_unmoved", **key_params(key), version=row["version"], **columns(state, outcome, by)
     )
-    if moved is None:
-        raise LookupError(f"operation {key} moved inside one transaction")
     yield from settle_case(key, CaseKind.UNKNOWN_OUTCOME)
     return moved
 

@@ -29,7 +29,7 @@ from counterfoil.core.states import (
     Verdict,
 )
 from counterfoil.model import VALUE_NOT_GIVEN, OperationKey
-from counterfoil.storage.script import Row, Script, all_rows, one_row
+from counterfoil.storage.script import Row, Script, all_rows, held_row, one_row
 from counterfoil.storage.scripts.moves import Outcome, existing, keep, key_params, mark_lost, move, open_case
 
 if TYPE_CHECKING:
@@ -154,7 +154,7 @@ def _judge(
 ) -> Script[Answer]:
     """Close the case before the operation moves: evidence would otherwise close it as answered by itself."""
     if lost_first:
-        operation = (yield from mark_lost(key, operation)) or operation
+        operation = yield from mark_lost(key, operation)
     answer = yield from _close(key, case, operation, ruling)
     if isinstance(answer, Resolved):
         moved = yield from move(key, operation, event, ruling.outcome(), EvidenceKind.VERDICT)
@@ -195,15 +195,13 @@ def _give_value(key: OperationKey, case: Row, operation: Row, ruling: Ruling) ->
     )
     if renewed is None:
         return Moved(case)
-    given = yield from one_row(
+    given = yield from held_row(
         "give_value_if_missing",
         **key_params(key),
         version=operation["version"],
         expected_marker=VALUE_NOT_GIVEN,
         receipt=ruling.receipt,
     )
-    if given is None:
-        raise LookupError(f"operation {key} moved inside one transaction")
     answer = ruling.told(VALUE_GIVEN)
     yield from keep(key, operation["attempt"], EvidenceKind.VERDICT, answer, body=ruling.evidence, by=ruling.by)
     return Resolved(renewed, given)
@@ -241,7 +239,7 @@ def open_for_review(key: OperationKey) -> Script[Row | NoOperation | NothingToJu
         case OperationState.IN_FLIGHT if not is_over(row["lease_until"], row["now"]):
             return NothingToJudge(row, row["lease_until"])
         case OperationState.IN_FLIGHT:
-            row = (yield from mark_lost(key, row)) or row
+            row = yield from mark_lost(key, row)
             return (yield from _case_about(key, row, CaseKind.UNKNOWN_OUTCOME))
         case OperationState.UNKNOWN:
             return (yield from _case_about(key, row, CaseKind.UNKNOWN_OUTCOME))

@@ -24,7 +24,7 @@ from counterfoil.core.workflows import (
     oldest_needed,
 )
 from counterfoil.storage.rows import NEWEST
-from counterfoil.storage.script import Row, Script, all_rows, lone_row, one_row
+from counterfoil.storage.script import Row, Script, all_rows, held_row, lone_row, one_row
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -144,10 +144,10 @@ def _decided(request: ThreadRequest, row: Row) -> ThreadDecision:
     )
 
 
-def _take(request: ThreadRequest, row: Row) -> Script[ThreadClaim]:
+def _take(request: ThreadRequest, row: Row) -> Script[Claimed]:
     kept = row if request.goes_on else {}
     trusted = {name: value if value is not None else kept.get(name) for name, value in request.trusted.items()}
-    taken = yield from one_row(
+    taken = yield from held_row(
         "take_thread_if_unmoved",
         **request.key.params,
         state=advance(THREAD, ThreadState(row["state"]), ThreadEvent.CLAIMED),
@@ -155,8 +155,6 @@ def _take(request: ThreadRequest, row: Row) -> Script[ThreadClaim]:
         version=row["version"],
         **trusted,
     )
-    if taken is None:
-        return Taken("another run", row["now"] + request.lease)
     return _claimed(taken, parked_on=row["parked_on"])
 
 
