@@ -189,3 +189,29 @@ def speaks_no_tls(_: Faulty, connection: socket.socket) -> bool:
     connection.sendall(b"HTTP/1.1 400 Bad Request\r\n\r\n")
     connection.close()
     return False
+
+
+def in_turn(*steps: Callable[[Faulty, socket.socket], bool]) -> Callable[[Faulty, socket.socket], bool]:
+    """Return what follows the first request, the second and so on; the last goes for all that come later."""
+
+    def say(server: Faulty, connection: socket.socket) -> bool:
+        return steps[min(server.requests, len(steps)) - 1](server, connection)
+
+    return say
+
+
+def cut(step: Callable[[Faulty, socket.socket], bool]) -> Callable[[Faulty, socket.socket], bool]:
+    """Return what sends an answer but for its last bytes."""
+
+    class Short:
+        def __init__(self, connection: socket.socket) -> None:
+            self.connection = connection
+
+        def sendall(self, data: bytes) -> None:
+            self.connection.sendall(data[:-4])
+
+    def say(server: Faulty, connection: socket.socket) -> bool:
+        step(server, Short(connection))  # type: ignore[arg-type]  # all that it uses
+        return close(server, connection)
+
+    return say

@@ -35,6 +35,9 @@ HOMES: Final = {
 }
 """The file of this room that knows a top-level package."""
 
+CLASSIFIERS: Final = {"aiosmtplib": "smtp_answers", "smtplib": "smtp_answers", "stripe": "stripe"}
+"""The file of this room that judges a package's exceptions by a function of its own."""
+
 RETRIERS: Final = frozenset(
     {"aiohttp_retry", "backoff", "httpx_retries", "httpx_retry", "retry", "retrying", "stamina", "tenacity"}
 )
@@ -90,8 +93,14 @@ def classify(error: BaseException) -> Judgement | None:
     """
     if never_left(error):
         return AttemptOutcome.NOT_SENT
-    told = (table.judge(error) for table in tables_of(type(error)))
+    told = (judge(error) for judge in _judges(type(error)))
     return next((judgement for judgement in told if judgement is not None), None)
+
+
+def _judges(cls: type) -> Iterator[Callable[[BaseException], Judgement | None]]:
+    yield from (known.judge for known in tables_of(cls))
+    homes = dict.fromkeys(CLASSIFIERS[root(each)] for each in cls.__mro__ if root(each) in CLASSIFIERS)
+    yield from (import_module(f"{__package__}.{home}").classify for home in homes)
 
 
 def is_lost_reply(cls: type[BaseException]) -> bool:
