@@ -10,6 +10,7 @@ import pytest
 
 import counterfoil
 import counterfoil.langgraph
+import counterfoil.providers.http
 from counterfoil import Counterfoil, EffectCall, Provider, Receipt, effect
 from counterfoil.operations import Operations
 from counterfoil.reviews import Reviews
@@ -41,6 +42,8 @@ def attributes(cls: type) -> set[str]:
     [
         ("counterfoil", counterfoil.__all__),
         ("counterfoil.langgraph", counterfoil.langgraph.__all__),
+        ("counterfoil.providers", counterfoil.providers.__all__),
+        ("counterfoil.providers.http", counterfoil.providers.http.__all__),
         ("Counterfoil", members(Counterfoil)),
         ("cf.operations", members(Operations)),
         ("cf.review", members(Reviews)),

@@ -29,8 +29,5 @@ TABLE: Final = Table(
     unknown=frozenset({"sqlalchemy.DBAPIError", "sqlalchemy.SQLAlchemyError", "sqlalchemy.OperationalError"}),
     never_left=_never_left,
     judge=_judge,
-    by_structure=(
-        ("`DBAPIError`", "as the driver's exception in `orig`: by its table, else by its SQLSTATE"),
-        ("`TimeoutError`", "not sent: only the pool raises it"),
-    ),
+    by_structure=(("`DBAPIError`", "as the driver's exception in `orig`: by its table, else by its SQLSTATE"),),
 )
