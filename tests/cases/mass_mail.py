@@ -15,13 +15,13 @@ ADDRESSES = [f"{name}@example.org" for name in ("one", "two", "three", "four", "
 
 
 @effect("cases.newsletter", key="newsletter:{issue}:{address}", provider=PROVIDER)
-def newsletter(call: Any, *, issue: int, address: str) -> dict[str, Any]:
+def newsletter(call: Any, *, issue: int, address: str) -> Any:
     message = EmailMessage()
     message["From"] = "news@example.org"
     message["To"] = address
     message["Subject"] = f"Issue {issue}"
     message.set_content("What is new")
-    return dict(call.resource(Mailer).send(call, message))
+    return call.resource(Mailer).send(call, message)
 
 
 def opened(url: str, port: int) -> Counterfoil:

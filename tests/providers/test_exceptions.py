@@ -288,7 +288,9 @@ PLACES = {
     "httpx": ("httpx", "httpcore"),
     "psycopg": ("psycopg", "psycopg.errors", "psycopg_pool"),
     "requests": ("requests.exceptions",),
+    "smtp_answers": ("smtplib", "aiosmtplib"),
     "sqlalchemy": ("sqlalchemy.exc",),
+    "stripe_errors": ("stripe",),
     "urllib3": ("urllib3.exceptions",),
 }
 

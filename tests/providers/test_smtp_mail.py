@@ -11,9 +11,10 @@ from typing import Any
 import aiosmtplib
 import pytest
 
-from counterfoil import AttemptOutcome, NotSent, Refused
-from counterfoil.errors import MissingExtra
+from counterfoil import Answered, AttemptOutcome, NotSent, Refused, effect
+from counterfoil.errors import ContradictoryDeclaration, MissingExtra
 from counterfoil.providers.smtp import AsyncMailer, classify, message_id
+from counterfoil.providers.tables import never_left
 from counterfoil.testing.mail_client import MailboxClient
 from counterfoil.testing.mail_desk import MailFault
 from counterfoil.testing.wire import Wire
@@ -28,6 +29,10 @@ def call(*, attempt: int = 1, time_limit: float = 10) -> Any:
 
 
 def send(client: str, port: int, message: EmailMessage, made: Any = None, **more: Any) -> dict[str, Any]:
+    return sent(client, port, message, made, **more).value
+
+
+def sent(client: str, port: int, message: EmailMessage, made: Any = None, **more: Any) -> Answered[dict[str, Any]]:
     if client == "smtplib":
         return mailer(port).send(made or call(), message, **more)
     return asyncio.run(async_mailer(port).send(made or call(), message, **more))
@@ -48,7 +53,6 @@ def test_it_arrives_as_written_with_the_operations_message_id(client: str, mail:
         "message_id": f"<{'ab' * 32}@example.org>",
         "accepted": [ANN, BOB],
         "refused": {},
-        "reply": "250 2.0.0 OK: queued as 1",
     }
     assert arrived.message_id == told["message_id"] == message_id(call(attempt=2), "example.org")
     assert (arrived.sender, arrived.recipients) == ("desk@example.org", (ANN, BOB))
@@ -145,7 +149,13 @@ def test_a_mail_to_several_tells_who_was_refused(
             send(client, mail.port, message)
         assert mail.count() == 0
         return
-    told = send(client, mail.port, message)
+    answered = sent(client, mail.port, message)
+    told = answered.value
+    assert answered.evidence == {
+        "class": "succeeded",
+        "reply": "250 2.0.0 OK: queued as 1",
+        "refused": told["refused"],
+    }
     assert told["refused"] == {to: reply.rpartition(" no ")[0] or "450 4.2.1" for to, reply in replies.items()}
     assert sorted([*told["accepted"], *told["refused"]]) == [ANN, BOB]
     assert [one.recipients for one in mail.mails()] == [tuple(told["accepted"])]
@@ -227,6 +237,27 @@ def test_others_exceptions_are_left_to_the_general_rules() -> None:
     assert classify(aiosmtplib.SMTPConnectTimeoutError("no")) is NOT_SENT
     assert classify(aiosmtplib.SMTPReadTimeoutError("no")) is UNKNOWN
     assert classify(smtplib.SMTPResponseException(500, "Line too long.")) is UNKNOWN
+
+
+@pytest.mark.parametrize("cls", [smtplib.SMTPException, smtplib.SMTPServerDisconnected, aiosmtplib.SMTPException])
+def test_a_class_that_a_lost_answer_raises_cannot_be_declared_harmless(cls: type[Exception]) -> None:
+    with pytest.raises(ContradictoryDeclaration):
+        effect("mail.harmless", key="{address}", not_sent=cls)(lambda call, *, address: None)
+
+
+@pytest.mark.parametrize(
+    ("error", "proves"),
+    [
+        (aiosmtplib.SMTPConnectError("no"), "nothing was sent"),
+        (aiosmtplib.SMTPConnectTimeoutError("no"), "nothing was sent"),
+        (smtplib.SMTPNotSupportedError("no"), "nothing was sent"),
+        (aiosmtplib.SMTPConnectResponseError(554, "no"), ""),  # by its code, where that is asked for
+        (smtplib.SMTPServerDisconnected("no"), ""),
+        (smtplib.SMTPDataError(451, b"no"), ""),
+    ],
+)
+def test_some_prove_without_a_declaration_that_nothing_was_sent(error: Exception, proves: str) -> None:
+    assert never_left(error) == bool(proves)
 
 
 def test_without_aiosmtplib_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:

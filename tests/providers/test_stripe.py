@@ -1,10 +1,7 @@
 """The real stripe client against a gateway in another process: each answer's class, and how many charges there are."""
 
-import os
-import subprocess
 import sys
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -19,39 +16,32 @@ from counterfoil import (
     Counterfoil,
     Effect,
     Found,
+    OperationKey,
     Provider,
     Receipt,
+    Refused,
     effect,
 )
 from counterfoil.errors import ContradictoryDeclaration, EffectNotSent, EffectRefused, MissingExtra, OutcomeUnknown
 from counterfoil.providers import stripe as payments
-from counterfoil.testing.children import first_line
+from counterfoil.providers.tables import never_left
 from counterfoil.testing.provider_client import ProviderClient
 from counterfoil.testing.provider_desk import Settings
 from counterfoil.testing.wire import Wire
+from tests.providers.serving import served
 from tests.stores import stored
 
-ROOT = Path(__file__).parents[2]
 INTENTS = payments.Objects("payment_intents")
 REFUNDS = payments.Objects("refunds", narrow=lambda *, intent, **_: {"payment_intent": intent})
+OPERATION = "order:o-1/charge"
 RAW = Provider(key_lifetime="24h", classify=payments.classify)
 KEYLESS = Provider(classify=payments.classify)
 
 
 @pytest.fixture(scope="module")
 def running() -> Iterator[ProviderClient]:
-    path = os.pathsep.join((str(ROOT), str(ROOT / "src")))
-    process = subprocess.Popen(
-        [sys.executable, "-m", "tests.providers.gateway"],
-        cwd=ROOT,
-        env={**os.environ, "PYTHONPATH": path},
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-    )
-    yield ProviderClient(first_line(process))
-    process.kill()
-    process.communicate()
+    with served("tests.providers.gateway") as client:
+        yield client
 
 
 @pytest.fixture
@@ -182,21 +172,25 @@ def test_a_client_with_retries_of_its_own_does_not_use_them(gateway: ProviderCli
 
 
 def a_call(attempt: int, client: Any) -> Any:
-    return SimpleNamespace(
-        provider_key="ab" * 32, operation_id="order:o-1/charge", attempt=attempt, resource=lambda _: client
-    )
+    return SimpleNamespace(provider_key="ab" * 32, operation_id=OPERATION, attempt=attempt, resource=lambda _: client)
 
 
-def test_a_mismatch_is_a_refusal_first_and_unknown_later(gateway: ProviderClient) -> None:
-    from counterfoil import Refused
-
+def test_a_mismatch_is_a_refusal_that_tells_nothing_of_earlier_attempts(gateway: ProviderClient) -> None:
     client = api(gateway.url)
     INTENTS.create(a_call(1, client), {"amount": 1, "currency": "eur"})
-    with pytest.raises(Refused):
-        INTENTS.create(a_call(1, client), {"amount": 2, "currency": "eur"})
     with pytest.raises(stripe.IdempotencyError) as caught:
-        INTENTS.create(a_call(2, client), {"amount": 2, "currency": "eur"})
-    assert payments.classify(caught.value) is AttemptOutcome.UNKNOWN
+        INTENTS.create(a_call(1, client), {"amount": 2, "currency": "eur"})
+    told = payments.classify(caught.value)
+    assert isinstance(told, Refused)
+    assert not told.covers_earlier
+    assert gateway.count() == 1
+
+
+def test_a_mismatch_of_a_first_attempt_is_a_refusal(gateway: ProviderClient) -> None:
+    key = RAW.key_for(OperationKey(tenant="t", operation_id=OPERATION))
+    gateway.post("payment_intents", {"amount": "9"}, key=key)
+    (told,) = perform(charge_effect(RAW, "stripe.mismatch"), api(gateway.url))
+    assert isinstance(told, EffectRefused)
     assert gateway.count() == 1
 
 
@@ -306,17 +300,31 @@ async def test_it_can_be_awaited(gateway: ProviderClient) -> None:
     assert payments.classify(caught.value) is AttemptOutcome.NOT_SENT
 
 
-def test_other_errors_go_by_their_status() -> None:
-    told = {status: payments.classify(stripe.APIError("", http_status=status)) for status in (405, 408, 409, 429, 502)}
-    assert {status: str(outcome) for status, outcome in told.items()} == {
-        405: "refused",
-        408: "unknown",
-        409: "unknown",
-        429: "not_sent",
-        502: "unknown",
-    }
+@pytest.mark.parametrize(
+    ("status", "means"),
+    [(408, "unknown"), (409, "unknown"), (429, "not_sent"), (500, "unknown"), (502, "unknown"), (503, "unknown")],
+)
+def test_other_errors_go_by_their_status(status: int, means: str) -> None:
+    assert payments.classify(stripe.APIError("", http_status=status)) == AttemptOutcome(means)
+    assert not never_left(stripe.APIError("", http_status=status))
+
+
+@pytest.mark.parametrize("status", [401, 403, 404, 405])
+def test_who_is_turned_away_at_the_door_has_not_learnt_of_his_last_visit(status: int) -> None:
+    told = payments.classify(stripe.APIError("", http_status=status))
+    assert isinstance(told, Refused)
+    assert not told.covers_earlier
+
+
+def test_what_says_nothing_is_unknown_and_what_is_not_stripes_is_left_alone() -> None:
     assert payments.classify(stripe.APIError("")) is AttemptOutcome.UNKNOWN
     assert payments.classify(ValueError()) is None
+
+
+@pytest.mark.parametrize("cls", [stripe.StripeError, stripe.APIError, stripe.APIConnectionError])
+def test_a_class_that_a_lost_answer_raises_cannot_be_declared_harmless(cls: type[Exception]) -> None:
+    with pytest.raises(ContradictoryDeclaration):
+        effect("stripe.harmless", key="{order}", not_sent=cls)(lambda call, *, order: None)
 
 
 @pytest.mark.parametrize("kind", ["payment_intent", "balance", "nothing.at.all"])

@@ -13,13 +13,13 @@ from __future__ import annotations
 import smtplib
 import time
 from contextlib import contextmanager, suppress
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from counterfoil.core.states import AttemptOutcome
 from counterfoil.errors import MissingExtra
 from counterfoil.model import NotSent, Refused
 from counterfoil.providers.smtp_answers import EXCEPTIONS, Reply, classify, codes_of
-from counterfoil.providers.smtp_talk import Letter, Phase, Step, converse, letter, message_id
+from counterfoil.providers.smtp_talk import Delivered, Letter, Phase, Step, converse, letter, message_id
 from counterfoil.providing import Provider
 
 if TYPE_CHECKING:
@@ -95,8 +95,10 @@ class Mailer:
         *,
         sender: str | None = None,
         recipients: Sequence[str] | None = None,
-    ) -> dict[str, Any]:
-        """Send a mail once; return `message_id`, `accepted`, `refused` (recipients, with the codes) and `reply`.
+    ) -> Delivered:
+        """Send a mail once; return what the effect returns: `message_id`, `accepted`, `refused` (with the codes).
+
+        The server's words of acceptance, and whom it refused, are the receipt's evidence.
 
         Sender and recipients are those of its headers (Bcc included, which is not sent on) unless they are given.
         With several recipients it has succeeded as soon as the server took it for one: let each be an operation.
@@ -118,7 +120,7 @@ class Mailer:
             _leave(client, clock.goodbye)
 
 
-def _talk(client: smtplib.SMTP, mail: Letter, clock: _Clock) -> dict[str, Any]:
+def _talk(client: smtplib.SMTP, mail: Letter, clock: _Clock) -> Delivered:
     talk = converse(mail, client.has_extn)
     with _nothing_left():
         client.ehlo_or_helo_if_needed()
@@ -132,7 +134,8 @@ def _talk(client: smtplib.SMTP, mail: Letter, clock: _Clock) -> dict[str, Any]:
         try:
             step = talk.send(reply)
         except StopIteration as done:
-            return dict(done.value)
+            delivered: Delivered = done.value
+            return delivered
 
 
 def _say(client: smtplib.SMTP, step: Step) -> Reply | None:
@@ -192,7 +195,7 @@ class AsyncMailer:
         *,
         sender: str | None = None,
         recipients: Sequence[str] | None = None,
-    ) -> dict[str, Any]:
+    ) -> Delivered:
         """Send a mail once; see `Mailer.send`.
 
         Raises:
@@ -210,7 +213,7 @@ class AsyncMailer:
             _leave_at_once(client)
 
 
-async def _talk_async(client: aiosmtplib.SMTP, mail: Letter, clock: _Clock) -> dict[str, Any]:
+async def _talk_async(client: aiosmtplib.SMTP, mail: Letter, clock: _Clock) -> Delivered:
     talk = converse(mail, client.supports_extension)
     with _nothing_left():
         await client.connect(timeout=clock.left())
@@ -224,7 +227,8 @@ async def _talk_async(client: aiosmtplib.SMTP, mail: Letter, clock: _Clock) -> d
         try:
             step = talk.send(reply)
         except StopIteration as done:
-            return dict(done.value)
+            delivered: Delivered = done.value
+            return delivered
 
 
 async def _greet(client: aiosmtplib.SMTP) -> None:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from counterfoil.core.outcomes import root
 from counterfoil.core.states import AttemptOutcome
+from counterfoil.providers.tables import Table
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -24,6 +25,7 @@ EXCEPTIONS: Final[dict[tuple[str, str], AttemptOutcome | None]] = {
     ("smtplib", "SMTPDataError"): BY_CODE,  # to DATA itself or to the final dot: not accepted either way
     ("smtplib", "SMTPNotSupportedError"): AttemptOutcome.NOT_SENT,
     ("smtplib", "SMTPServerDisconnected"): AttemptOutcome.UNKNOWN,  # before or after the dot: it does not say
+    ("smtplib", "SMTPResponseException"): AttemptOutcome.UNKNOWN,  # a reply that cannot be read, whenever
     ("smtplib", "SMTPException"): AttemptOutcome.UNKNOWN,
     ("aiosmtplib", "SMTPConnectResponseError"): BY_CODE,
     ("aiosmtplib", "SMTPConnectError"): AttemptOutcome.NOT_SENT,
@@ -36,7 +38,10 @@ EXCEPTIONS: Final[dict[tuple[str, str], AttemptOutcome | None]] = {
     ("aiosmtplib", "SMTPDataError"): BY_CODE,
     ("aiosmtplib", "SMTPNotSupported"): AttemptOutcome.NOT_SENT,
     ("aiosmtplib", "SMTPServerDisconnected"): AttemptOutcome.UNKNOWN,
-    ("aiosmtplib", "SMTPException"): AttemptOutcome.UNKNOWN,  # its time-outs, too
+    ("aiosmtplib", "SMTPResponseException"): AttemptOutcome.UNKNOWN,
+    ("aiosmtplib", "SMTPTimeoutError"): AttemptOutcome.UNKNOWN,
+    ("aiosmtplib", "SMTPReadTimeoutError"): AttemptOutcome.UNKNOWN,
+    ("aiosmtplib", "SMTPException"): AttemptOutcome.UNKNOWN,
 }
 """What the clients' exceptions mean by themselves, by package and class: the first of a class's line counts.
 
@@ -104,3 +109,17 @@ def by_codes(codes: Sequence[int]) -> AttemptOutcome:
     if not classes or not classes <= {_NOT_NOW, _NEVER}:
         return AttemptOutcome.UNKNOWN
     return AttemptOutcome.NOT_SENT if _NOT_NOW in classes else AttemptOutcome.REFUSED
+
+
+def _named(outcome: AttemptOutcome) -> frozenset[str]:
+    return frozenset(".".join(place) for place, told in EXCEPTIONS.items() if told is outcome)
+
+
+TABLE: Final = Table(
+    client="smtplib, aiosmtplib",
+    not_sent=_named(AttemptOutcome.NOT_SENT),
+    unknown=_named(AttemptOutcome.UNKNOWN),
+    is_first_try=lambda error: not hasattr(error, "code"),  # an answer to the connection is judged by its code
+    judge=classify,
+    by_structure=(("those with a code, or one for each recipient", "4xx not sent, 5xx refused, others unknown"),),
+)

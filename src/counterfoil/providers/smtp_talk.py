@@ -11,7 +11,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from counterfoil.core.states import AttemptOutcome
-from counterfoil.model import NotSent, Refused
+from counterfoil.model import Answered, NotSent, Refused
 from counterfoil.providers.smtp_answers import Reply, by_codes
 
 if TYPE_CHECKING:
@@ -127,8 +127,11 @@ def _written(message: EmailMessage, *, is_international: bool) -> bytes:
 # --- the conversation ------------------------------------------------------------------------------------------------
 
 
-def converse(mail: Letter, has: Callable[[str], bool]) -> Generator[Step, Reply, dict[str, Any]]:
-    """Yield what to say and take the answers; return what the receipt will hold.
+Delivered = Answered[dict[str, Any]]
+
+
+def converse(mail: Letter, has: Callable[[str], bool]) -> Generator[Step, Reply, Delivered]:
+    """Yield what to say and take the answers; return what the receipt will hold, and what the server said as evidence.
 
     Raises:
         NotSent: the server said that it did nothing, and may be asked again.
@@ -141,12 +144,12 @@ def converse(mail: Letter, has: Callable[[str], bool]) -> Generator[Step, Reply,
     answer = yield Step(Phase.DOT, content=mail.content)
     if not answer.is_yes:
         raise _answer_to_dot(answer)
-    return {
-        "message_id": mail.message_id,
-        "accepted": [each for each in mail.recipients if each not in refused],
-        "refused": {address: reply.numbers for address, reply in refused.items()},
-        "reply": f"{answer.code} {answer.text}"[:_WORDS],
-    }
+    numbers = {address: reply.numbers for address, reply in refused.items()}
+    accepted = [each for each in mail.recipients if each not in refused]
+    return Answered(
+        {"message_id": mail.message_id, "accepted": accepted, "refused": numbers},
+        {"class": "succeeded", "reply": f"{answer.code} {answer.text}"[:_WORDS], "refused": numbers},
+    )
 
 
 def _name_recipients(mail: Letter) -> Generator[Step, Reply, dict[str, Reply]]:

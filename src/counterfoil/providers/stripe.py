@@ -9,16 +9,14 @@ Needs the extra `stripe`: pip install 'counterfoil[stripe]'.
 
 from __future__ import annotations
 
-from http import HTTPStatus
 from importlib.util import find_spec
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final
 
 from counterfoil.core.arguments import DECLARED
-from counterfoil.core.states import AttemptOutcome
 from counterfoil.errors import ContradictoryDeclaration, MissingExtra
-from counterfoil.model import Absent, CannotTell, Found, LookupAnswer, Refused
-from counterfoil.providers.tables import never_left
+from counterfoil.model import Absent, CannotTell, Found, LookupAnswer
+from counterfoil.providers.stripe_errors import classify
 from counterfoil.providing import Provider
 
 try:
@@ -29,22 +27,12 @@ except ModuleNotFoundError:
     ) from None
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Mapping
 
     from counterfoil.core.durations import Duration
     from counterfoil.effects import EffectCall
 
-NOT_SENT, REFUSED, UNKNOWN = AttemptOutcome.NOT_SENT, AttemptOutcome.REFUSED, AttemptOutcome.UNKNOWN
-
-EXCEPTIONS: Final[tuple[tuple[type[stripe.StripeError], AttemptOutcome], ...]] = (
-    (stripe.CardError, REFUSED),
-    (stripe.RateLimitError, NOT_SENT),
-    (stripe.IdempotencyError, UNKNOWN),  # the key was used with other content: what came of that, it does not say
-    (stripe.InvalidRequestError, REFUSED),
-    (stripe.AuthenticationError, REFUSED),
-    (stripe.PermissionError, REFUSED),
-)
-"""What Stripe's exceptions mean; others go by their HTTP status, and a broken connection by how far it came."""
+__all__ = ["KEY_LIFETIME", "SEARCH_LAG", "SECRETS", "Objects", "classify", "client", "metadata", "options"]
 
 KEY_LIFETIME: Final = "24h"
 SEARCH_LAG: Final = "1h"
@@ -61,8 +49,6 @@ _LISTED: Final = 1000
 """Objects looked through at the most where there is no search; beyond that nothing is proved."""
 _LONGEST_VALUE: Final = 500
 """Characters that a value in the metadata may have."""
-_STILL_OPEN: Final = frozenset({HTTPStatus.REQUEST_TIMEOUT, HTTPStatus.CONFLICT})
-"""4xx that are no refusal: given up half-way; the same key is being worked on."""
 
 
 def client(api_key: str, *, timeout: float = 20.0, **options: Any) -> stripe.StripeClient:
@@ -85,41 +71,6 @@ def options(call: EffectCall) -> stripe.RequestOptions:
 def metadata(call: EffectCall) -> dict[str, str]:
     """Return what to add to an object's metadata, so that a look-up and a person find it."""
     return {KEY_FIELD: call.provider_key, OPERATION_FIELD: call.operation_id[:_LONGEST_VALUE]}
-
-
-# --- what exceptions mean --------------------------------------------------------------------------------------------
-
-
-def classify(error: BaseException) -> AttemptOutcome | None:
-    """Return what an exception of Stripe's client means, or None for another package's."""
-    if not isinstance(error, stripe.StripeError):
-        return None
-    if isinstance(error, stripe.APIConnectionError):
-        return NOT_SENT if _never_connected(error) else UNKNOWN
-    by_class = next((told for cls, told in EXCEPTIONS if isinstance(error, cls)), None)
-    return _by_status(error.http_status) if by_class is None else by_class
-
-
-def _by_status(status: int | None) -> AttemptOutcome:
-    if status == HTTPStatus.TOO_MANY_REQUESTS:
-        return NOT_SENT
-    is_refusal = status is not None and HTTPStatus.BAD_REQUEST <= status < HTTPStatus.INTERNAL_SERVER_ERROR
-    return REFUSED if is_refusal and status not in _STILL_OPEN else UNKNOWN
-
-
-def _never_connected(error: BaseException) -> bool:
-    """Say whether the client's own exception underneath proves that no connection stood.
-
-    The client makes a single try, so that what requests packs into a `MaxRetryError` is that try's reason.
-    """
-    return any(never_left(each) for each in _underneath(error))
-
-
-def _underneath(error: BaseException) -> Iterator[BaseException]:
-    for each in (error.__cause__, *error.args, getattr(error, "reason", None)):
-        if isinstance(each, BaseException):
-            yield each
-            yield from _underneath(each)
 
 
 # --- one kind of object ----------------------------------------------------------------------------------------------
@@ -157,24 +108,15 @@ class Objects:
         """Create one under the operation's key, and return it as plain data.
 
         Raises:
-            Refused: the key was used before this operation's first attempt, with other content.
             stripe.StripeError: what `classify` knows.
         """
         service = self._service(call.resource(stripe.StripeClient))
-        try:
-            made = service.create(params=_marked(call, params), options=options(call))
-        except stripe.IdempotencyError as error:
-            raise _mismatch(call, error) from error
-        return _plain(made)
+        return _plain(service.create(params=_marked(call, params), options=options(call)))
 
     async def create_async(self, call: EffectCall, params: Mapping[str, Any]) -> dict[str, Any]:
         """Create one; see `create`. Needs httpx."""
         service = self._service(call.resource(stripe.StripeClient))
-        try:
-            made = await service.create_async(params=_marked(call, params), options=options(call))
-        except stripe.IdempotencyError as error:
-            raise _mismatch(call, error) from error
-        return _plain(made)
+        return _plain(await service.create_async(params=_marked(call, params), options=options(call)))
 
     def find(self, call: EffectCall, **arguments: Any) -> LookupAnswer:
         """Find the operation's object by its key: searched for, or among all that are listed where there is no search.
@@ -201,13 +143,6 @@ class Objects:
 
 def _marked(call: EffectCall, params: Mapping[str, Any]) -> dict[str, Any]:
     return {**params, "metadata": {**params.get("metadata", {}), **metadata(call)}}
-
-
-def _mismatch(call: EffectCall, error: stripe.IdempotencyError) -> Exception:
-    """Return what a mismatch means: a first attempt was refused; before a later one an earlier may have happened."""
-    if call.attempt > 1:
-        return error
-    return Refused("The key was used before with other content.")
 
 
 def _plain(made: Any) -> dict[str, Any]:

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 HOMES: Final = {
     "aiohttp": "aiohttp",
+    "aiosmtplib": "smtp_answers",
     "botocore": "botocore",
     "grpc": "grpc",
     "httpcore": "httpx",
@@ -30,7 +31,9 @@ HOMES: Final = {
     "psycopg": "psycopg",
     "psycopg_pool": "psycopg",
     "requests": "requests",
+    "smtplib": "smtp_answers",
     "sqlalchemy": "sqlalchemy",
+    "stripe": "stripe_errors",
     "urllib3": "urllib3",
 }
 """The file of this room that knows a top-level package."""
