@@ -10,14 +10,17 @@ import sys
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict
 
 import pytest
+from langgraph.graph import START, StateGraph
 
 from counterfoil import Verdict
+from counterfoil.errors import EffectNotSent
+from counterfoil.langgraph import perform
 from counterfoil.testing.mail_client import CountingMailServer
 from counterfoil.testing.mail_desk import MailFault
-from tests.cases.mass_mail import ADDRESSES, mail_all, opened
+from tests.cases.mass_mail import ADDRESSES, mail_all, newsletter, opened
 
 ROOT = Path(__file__).parents[2]
 ONE, TWO, THREE, FOUR, FIVE = ADDRESSES
@@ -106,6 +109,27 @@ def test_a_kill_before_the_mail_has_left_is_unknown_too_and_is_not_sent_again_by
         told = mail_all(cf)
     assert told == {**dict.fromkeys(ADDRESSES, "effect"), ONE: "outcome-unknown"}
     assert counts(mail) == {**ONCE, ONE: 0}
+
+
+class State(TypedDict, total=False):
+    told: list[str]
+
+
+def mail_everybody(state: State) -> State:
+    return {"told": [perform(newsletter, issue=7, address=address).answered_from for address in ADDRESSES]}
+
+
+def test_a_node_that_fails_in_the_middle_goes_on_where_it_was(url: str, mail: CountingMailServer) -> None:
+    mail.order(not_now(THREE))
+    builder = StateGraph(State).add_node(mail_everybody).add_edge(START, "mail_everybody")
+    with opened(url, mail.port) as cf:
+        graph = cf.compile(builder)
+        with pytest.raises(EffectNotSent):
+            cf.run(graph, {}, tenant="t", request_id="r-1", thread_id="n-1")
+        assert counts(mail) == {**ONCE, THREE: 0, FOUR: 0, FIVE: 0}
+        told = cf.run(graph, None, tenant="t", request_id="r-1", thread_id="n-1")["told"]
+    assert told == ["receipt", "receipt", "effect", "effect", "effect"]
+    assert counts(mail) == ONCE
 
 
 def test_a_recipient_refused_for_good_costs_the_others_nothing(url: str, mail: CountingMailServer) -> None:

@@ -11,10 +11,11 @@ from typing import Any
 import aiosmtplib
 import pytest
 
-from counterfoil import Answered, AttemptOutcome, NotSent, Refused, effect
-from counterfoil.errors import ContradictoryDeclaration, MissingExtra
-from counterfoil.providers.smtp import AsyncMailer, classify, message_id
+from counterfoil import Absent, Answered, AttemptOutcome, Counterfoil, Found, NotSent, Provider, Refused, effect
+from counterfoil.errors import ContradictoryDeclaration, MissingExtra, OutcomeUnknown
+from counterfoil.providers.smtp import AsyncMailer, Mailer, classify, message_id
 from counterfoil.providers.tables import never_left
+from counterfoil.testing.clock import FakeClock
 from counterfoil.testing.mail_client import MailboxClient
 from counterfoil.testing.mail_desk import MailFault
 from counterfoil.testing.wire import Wire
@@ -175,6 +176,19 @@ def test_a_sender_that_stalled_past_its_time_limit_does_not_send(
     assert mail.count() == 0
 
 
+@pytest.mark.parametrize(("client", "means"), [("smtplib", NotSent), ("aiosmtplib", aiosmtplib.SMTPException)])
+def test_a_long_mail_cut_in_the_middle_has_not_reached_its_end(
+    client: str, means: type[Exception], mail: MailboxClient, mail_wire: Wire
+) -> None:
+    message = invitation(ANN)
+    lines = ("x" * 70 + "\n") * 120_000  # more than the buffers between take, so that a client is still at it
+    message.set_content(f"{lines}the middle\n{lines}")
+    mail_wire.cut_before_request(b"the middle")
+    with pytest.raises(means):  # aiosmtplib hands all over at once and cannot tell
+        send(client, mail_wire.port, message)
+    assert mail.count() == 0
+
+
 def test_a_cancelled_sender_says_nothing_of_its_own(mail: MailboxClient) -> None:
     mail.order(MailFault(phase="data", does="hold"))
 
@@ -187,6 +201,42 @@ def test_a_cancelled_sender_says_nothing_of_its_own(mail: MailboxClient) -> None
     with pytest.raises(asyncio.CancelledError):
         asyncio.run(cancelled())
     mail.release()
+    assert mail.count() == 0
+
+
+# --- mailboxes that can be asked -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("does", "answered_from"), [("lose-reply", "lookup"), ("drop", "effect")])
+def test_a_mailbox_that_can_be_searched_by_message_id_settles_it(
+    does: Any, answered_from: str, mail: MailboxClient
+) -> None:
+    def find(call: Any, *, address: str) -> Found | Absent:
+        sought = message_id(call, "example.org")
+        return Found({"message_id": sought}) if mail.count(message_id=sought) else Absent()
+
+    searched = Provider(lookup=find, lookup_lag="0s", classify=classify)
+    made = effect("mail.searched", key="{address}", provider=searched)(
+        lambda call, *, address: mailer(mail.port).send(call, invitation(address))
+    )
+    mail.order(MailFault(phase="dot", does=does))
+    clock = FakeClock()
+    with Counterfoil.open("sqlite:///:memory:", clock=clock) as cf:
+        if does == "drop":
+            with pytest.raises(OutcomeUnknown):
+                cf.perform(made, tenant="t", address=ANN)
+            clock.advance("31s")
+        assert cf.perform(made, tenant="t", address=ANN).answered_from == answered_from
+    assert mail.count() == 1
+
+
+def test_a_server_without_tls_is_told_nothing(mail: MailboxClient) -> None:
+    secure = Mailer(
+        lambda timeout: smtplib.SMTP("127.0.0.1", mail.port, local_hostname="client.example.org", timeout=timeout),
+        begin=lambda client: client.starttls(),
+    )
+    with pytest.raises(NotSent):
+        secure.send(call(), invitation(ANN))
     assert mail.count() == 0
 
 

@@ -25,6 +25,7 @@ from counterfoil import (
 from counterfoil.errors import ContradictoryDeclaration, EffectNotSent, EffectRefused, MissingExtra, OutcomeUnknown
 from counterfoil.providers import stripe as payments
 from counterfoil.providers.tables import never_left
+from counterfoil.testing.clock import FakeClock
 from counterfoil.testing.provider_client import ProviderClient
 from counterfoil.testing.provider_desk import Settings
 from counterfoil.testing.wire import Wire
@@ -266,6 +267,40 @@ def test_what_has_no_search_is_found_in_a_list(gateway: ProviderClient, monkeypa
     assert REFUNDS.find(a_call(1, client), intent="pi_2") == Absent()
     monkeypatch.setattr(payments, "_LISTED", 100)
     assert isinstance(REFUNDS.find(a_call(1, client), intent="pi_1"), CannotTell)
+
+
+@pytest.mark.parametrize(
+    ("fault", "answered_from", "received"), [("drop-reply", "lookup", 1), ("drop-before-accept", "effect", 2)]
+)
+def test_after_the_keys_life_it_is_looked_up_before_it_is_sent_again(
+    fault: Any, answered_from: str, received: int, gateway: ProviderClient
+) -> None:
+    gateway.configure(Settings(lag=60, key_lifetime=24 * 3600))
+    gateway.order(fault)
+    clock, made = FakeClock(), charge_effect(INTENTS.provider(), "stripe.later")
+    with Counterfoil.open("sqlite:///:memory:", clock=clock) as cf:
+        cf.resources.provide(stripe.StripeClient, lambda: api(gateway.url))
+        with pytest.raises(OutcomeUnknown):
+            cf.perform(made, tenant="t", order="o-1")
+        clock.advance("25h")
+        gateway.advance(25 * 3600)
+        assert cf.perform(made, tenant="t", order="o-1").answered_from == answered_from
+    assert (gateway.received(), gateway.count()) == (received, 1)
+
+
+def test_after_the_keys_life_what_cannot_be_looked_up_is_for_a_person(gateway: ProviderClient) -> None:
+    gateway.configure(Settings(key_lifetime=24 * 3600))
+    gateway.order("drop-reply")
+    clock, made = FakeClock(), charge_effect(RAW, "stripe.keyed")
+    with Counterfoil.open("sqlite:///:memory:", clock=clock) as cf:
+        cf.resources.provide(stripe.StripeClient, lambda: api(gateway.url))
+        for _ in range(2):
+            with pytest.raises(OutcomeUnknown):
+                cf.perform(made, tenant="t", order="o-1")
+            clock.advance("25h")
+            gateway.advance(25 * 3600)
+        assert len(cf.review.list(tenant="t").items) == 1
+    assert (gateway.received(), gateway.count()) == (1, 1)
 
 
 # --- receipts, colours, declarations ---------------------------------------------------------------------------------
