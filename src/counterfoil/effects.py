@@ -57,9 +57,9 @@ class EffectCall:
         """
         found = self.resources.get(kind, name)
         if self.sends_once:
-            from counterfoil.providers.retries import refuse_hidden_retries  # noqa: PLC0415 - only clients need it
+            from counterfoil.providers.retries import let_send_once  # noqa: PLC0415 - only clients need it
 
-            refuse_hidden_retries(found)
+            let_send_once(found)
         return found
 
 

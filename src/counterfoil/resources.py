@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import threading
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -83,11 +84,12 @@ def _check(kind: object, name: object) -> None:
 
 
 def close_all(made: list[Any]) -> list[Any]:
-    """Close what has a blocking `close`; return those that can only be closed by `aclose`."""
+    """Close what has a blocking `close`; return the calls that close what must be awaited."""
     later = []
     for resource in made:
-        if hasattr(resource, "aclose"):
-            later.append(resource)
-        elif callable(close := getattr(resource, "close", None)):
+        close = getattr(resource, "aclose", getattr(resource, "close", None))
+        if hasattr(resource, "aclose") or inspect.iscoroutinefunction(close):
+            later.append(close)
+        elif callable(close):
             close()
     return later

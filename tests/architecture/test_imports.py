@@ -80,6 +80,7 @@ DOORS |= {(facade, "providers") for facade in ("declaring", "effects", "performi
 
 # Third-party modules, and sqlite3, with the only places that may import them. What is not listed may not be.
 IMPORTERS: dict[str, tuple[str, ...]] = {
+    "aiohttp": ("providers.aiohttp",),
     "aiosmtpd": ("testing.mail",),
     "aiosmtplib": ("providers.smtp",),
     "click": ("cli",),

@@ -1,6 +1,7 @@
 """A client that sends again by itself is refused where each send would be an effect of its own."""
 
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 import aiohttp
@@ -12,7 +13,7 @@ import urllib3
 from botocore.config import Config
 from requests.adapters import HTTPAdapter
 
-from counterfoil import Absent, Counterfoil, Found, Provider, effect
+from counterfoil import Absent, AsyncCounterfoil, Counterfoil, Found, Provider, effect
 from counterfoil.errors import HiddenRetries, OutcomeUnknown
 from counterfoil.providers import hidden_retries
 from tests.providers import faulty
@@ -82,6 +83,91 @@ def test_a_client_that_sends_once_or_repeats_connecting_alone_is_not(client: str
 async def test_a_session_of_aiohttp_is_left_to_its_table() -> None:
     async with aiohttp.ClientSession() as made:
         assert hidden_retries(made) is None
+
+
+class Again(httpx.HTTPTransport):
+    """Sends again what was lost, under a name that tells nothing."""
+
+    def handle_request(self, request: httpx.Request) -> httpx.Response:
+        for _ in range(3):
+            with suppress(httpx.TransportError):
+                return super().handle_request(request)
+        return super().handle_request(request)
+
+
+def by_httpx(method: str, provider: Provider) -> Any:
+    @effect("retries.httpx", key="{n}", provider=provider)
+    def act(call: Any, *, n: str, url: str) -> int:
+        return int(call.resource(httpx.Client).request(method, url, follow_redirects=True).status_code)
+
+    return act
+
+
+@pytest.mark.parametrize("method", ["POST", "PUT", "DELETE", "PATCH"])
+def test_a_client_of_httpx_is_watched_whatever_its_transport_does(method: str) -> None:
+    with Faulty(faulty.close) as server, Counterfoil.open("sqlite:///:memory:") as cf:
+        cf.resources.provide(httpx.Client, lambda: httpx.Client(transport=Again()))
+        for n in ("1", "2"):
+            with pytest.raises(HiddenRetries, match="second time") as caught:
+                cf.perform(by_httpx(method, Provider()), tenant="t", n=n, url=server.url)
+            assert caught.value.sent == 1
+            assert cf.operations.get(n, tenant="t").operation.state == "unknown"
+        assert server.requests == 2
+
+
+def test_a_watched_client_may_follow_redirects_and_ask_again() -> None:
+    with Counterfoil.open("sqlite:///:memory:") as cf:
+        cf.resources.provide(httpx.Client, lambda: httpx.Client(transport=Again()))
+        with Faulty(faulty.answer) as elsewhere, Faulty(faulty.moved, location=elsewhere.url) as server:
+            assert cf.perform(by_httpx("POST", Provider()), tenant="t", n="1", url=server.url).value == 201
+        with Faulty(faulty.in_turn(faulty.close, faulty.answer)) as server:
+            assert cf.perform(by_httpx("GET", Provider()), tenant="t", n="2", url=server.url).value == 201
+            assert server.requests == 2
+
+
+def by_aiohttp(method: str, provider: Provider, **more: Any) -> Any:
+    @effect("retries.aiohttp", key="{n}", provider=provider)
+    async def act(call: Any, *, n: str, url: str) -> int:
+        headers = {"Idempotency-Key": call.provider_key}
+        async with call.resource(aiohttp.ClientSession).request(method, url, headers=headers, **more) as reply:
+            return int(reply.status)
+
+    return act
+
+
+@pytest.mark.parametrize("method", ["PUT", "DELETE"])
+@pytest.mark.parametrize("fault", ["close", "reset"])
+async def test_the_second_send_of_aiohttp_is_stopped_where_there_is_no_key(method: str, fault: str) -> None:
+    with Faulty(getattr(faulty, fault)) as server:
+        async with AsyncCounterfoil.open("sqlite:///:memory:") as cf, aiohttp.ClientSession() as session:
+            cf.resources.provide(aiohttp.ClientSession, lambda: session)
+            for n in ("1", "2"):
+                with pytest.raises(HiddenRetries) as caught:
+                    await cf.perform(by_aiohttp(method, Provider()), tenant="t", n=n, url=server.url)
+                assert caught.value.sent == 1
+                assert (await cf.operations.get(n, tenant="t")).operation.state == "unknown"
+            assert len(session.trace_configs) == 1
+        assert server.requests == 2
+
+
+async def test_the_second_send_of_aiohttp_goes_under_the_same_key() -> None:
+    with Faulty(faulty.in_turn(faulty.close, faulty.answer)) as server:
+        async with AsyncCounterfoil.open("sqlite:///:memory:") as cf, aiohttp.ClientSession() as session:
+            cf.resources.provide(aiohttp.ClientSession, lambda: session)
+            made = by_aiohttp("PUT", Provider(key_lifetime="24h"))
+            assert (await cf.perform(made, tenant="t", n="1", url=server.url)).value == 201
+        assert (server.requests, len(set(server.keys))) == (2, 1)
+
+
+async def test_a_watched_session_may_follow_redirects_and_ask_again() -> None:
+    with Faulty(faulty.answer) as elsewhere, Faulty(faulty.moved, location=elsewhere.url) as server:
+        async with AsyncCounterfoil.open("sqlite:///:memory:") as cf, aiohttp.ClientSession() as session:
+            cf.resources.provide(aiohttp.ClientSession, lambda: session)
+            made = by_aiohttp("POST", Provider())
+            assert (await cf.perform(made, tenant="t", n="1", url=server.url)).value == 201
+            with Faulty(faulty.in_turn(faulty.close, faulty.answer)) as asked:
+                assert (await session.get(asked.url)).status == 201
+                assert asked.requests == 2
 
 
 def posting(provider: Provider, **more: Any) -> Any:

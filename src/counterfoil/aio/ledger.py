@@ -90,8 +90,8 @@ class AsyncCounterfoil:
         refuse_nested("close")
         await asyncio.to_thread(self.desk.wait_until_idle, CLOSE_WAIT_S)
         await asyncio.to_thread(self.desk.heartbeats.close)
-        for resource in close_all(self.desk.resources.drain()):
-            await resource.aclose()
+        for close in close_all(self.desk.resources.drain()):
+            await close()
         await self.store.close()
 
     async def __aenter__(self) -> Self:

@@ -1,4 +1,4 @@
-"""aiohttp: what its exceptions mean; nothing of it is imported.
+"""aiohttp: what its exceptions mean, and what keeps it from sending again; imported only where there is a session.
 
 It sends PUT, DELETE and the safe methods a second time by itself when the connection breaks off without an answer, and
 follows redirects unless told not to. Neither can be seen in the exception's class, and both in its traceback.
@@ -6,10 +6,12 @@ follows redirects unless told not to. Neither can be seen in the exception's cla
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, Final
 
 from counterfoil.core.states import AttemptOutcome
-from counterfoil.providers.statuses import judged
+from counterfoil.providers.sends import second_send
+from counterfoil.providers.statuses import SAFE, judged
 from counterfoil.providers.tables import Table, is_named
 from counterfoil.providers.tracebacks import frames, local
 
@@ -42,6 +44,48 @@ def _judge(error: BaseException) -> Judgement | None:
         return AttemptOutcome.UNKNOWN  # an answer that is not HTTP is given a status of 400 on this side
     response: Any = error
     return judged(response.status, is_last_of_many=bool(response.history))
+
+
+def guard(session: Any) -> None:
+    """Let a session send each unsafe request once: it repeats PUT and DELETE, which no setting switches off."""
+    from aiohttp import TraceConfig  # noqa: PLC0415 - there is a session, so it is loaded
+
+    if any(_connects in each.on_connection_create_start for each in session.trace_configs):
+        return
+    watch: Any = TraceConfig(trace_config_ctx_factory=_Sent)
+    watch.on_request_start.append(_begins)
+    watch.on_request_headers_sent.append(_sends)
+    watch.on_request_redirect.append(_is_redirected)
+    for signal in (watch.on_connection_create_start, watch.on_connection_reuseconn):
+        signal.append(_connects)
+    watch.freeze()
+    session.trace_configs.append(watch)
+
+
+class _Sent(SimpleNamespace):
+    """What has left of one request."""
+
+    def __init__(self, trace_request_ctx: Any = None) -> None:
+        super().__init__(trace_request_ctx=trace_request_ctx)
+        self.count = 0
+        self.is_safe = False
+
+
+async def _begins(_: Any, sent: _Sent, about: Any) -> None:
+    sent.is_safe = about.method in SAFE
+
+
+async def _sends(_: Any, sent: _Sent, __: Any) -> None:
+    sent.count += 1
+
+
+async def _is_redirected(_: Any, sent: _Sent, __: Any) -> None:
+    sent.count = 0
+
+
+async def _connects(_: Any, sent: _Sent, __: Any) -> None:
+    if sent.count and not sent.is_safe:
+        raise second_send(sent.count)
 
 
 TABLE: Final = Table(

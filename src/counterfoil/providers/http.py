@@ -7,15 +7,15 @@ extra `http`.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection, Coroutine, Mapping
 from dataclasses import dataclass, field
 from email.utils import parsedate_to_datetime
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import quote
 
 from counterfoil.core.states import AttemptOutcome
-from counterfoil.errors import HiddenRetries, MissingExtra
+from counterfoil.errors import MissingExtra
 from counterfoil.model import Absent, Answered, CannotTell, Found, LookupAnswer, NotSent, Refused
+from counterfoil.providers.sends import Sends, Trace
 from counterfoil.providers.statuses import JUDGED, Answers
 
 try:
@@ -26,17 +26,14 @@ except ModuleNotFoundError as missing:
     ) from None
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Coroutine, Mapping
+
     from counterfoil.effects import EffectCall
 
 __all__ = ["Answers", "Http", "KeyReused", "Shown", "UnclearAnswer"]
 
 LONGEST_WAIT_S: Final = 24 * 3600.0
 """A `Retry-After` beyond this is a mistake or a refusal; nothing may be put off without end."""
-
-_CHALLENGE: Final = frozenset({401, 407})
-"""Answers after which a client may send again with credentials: the first request was turned away."""
-
-Trace = Callable[[str, Mapping[str, Any]], Any]
 
 
 class KeyReused(Refused):
@@ -49,46 +46,6 @@ class UnclearAnswer(Exception):
     def __init__(self, response: httpx.Response) -> None:
         super().__init__(f"HTTP {response.status_code}: unknown")
         self.response = response
-
-
-@dataclass(slots=True)
-class _Sends:
-    """Count the requests that really leave, below every layer that may repeat them; stop a second that may not."""
-
-    once: bool
-    also: Trace | None = None
-    is_heard: bool = False
-    count: int = 0
-    status: int | None = None
-
-    @property
-    def nothing_left(self) -> bool:
-        """Say whether the wire was reported of, and no request upon it."""
-        return self.is_heard and not self.count
-
-    def note(self, event: str, info: Mapping[str, Any]) -> None:
-        name = event.partition(".")[2]
-        self.is_heard = True
-        if name == "send_request_headers.started" and info["request"].method != b"CONNECT":
-            if self.once and self.count and self.status not in _CHALLENGE:
-                raise HiddenRetries(
-                    "The client of this effect was about to send it a second time by itself, and its provider declares"
-                    f" no key. {self.count} request had left; the second was stopped. Switch the client's retries off.",
-                    sent=self.count,
-                )
-            self.count, self.status = self.count + 1, None
-        elif name == "receive_response_headers.complete":
-            self.status = next((each for each in info["return_value"] if isinstance(each, int)), None)
-
-    def trace(self, event: str, info: Mapping[str, Any]) -> None:
-        self.note(event, info)
-        if self.also is not None:
-            self.also(event, info)
-
-    async def atrace(self, event: str, info: Mapping[str, Any]) -> None:
-        self.note(event, info)
-        if self.also is not None:
-            await self.also(event, info)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -117,7 +74,7 @@ class Http:
             HiddenRetries: the client would send again, and the provider honours no key.
         """
         client = call.resource(httpx.Client, self.client)
-        sends = _Sends(call.sends_once, _given_trace(request))
+        sends = Sends(call.sends_once, _given_trace(request))
         made = self._built(client, call, method, url, request, sends.trace)
         try:
             response = client.send(made, **_ONE_SEND)
@@ -135,7 +92,7 @@ class Http:
     async def asend(self, call: EffectCall, method: str, url: str, **request: Any) -> Answered[Any]:
         """Make an effect's one request with an `httpx.AsyncClient`; otherwise as `send`."""
         client = call.resource(httpx.AsyncClient, self.client)
-        sends = _Sends(call.sends_once, _given_trace(request))
+        sends = Sends(call.sends_once, _given_trace(request))
         made = self._built(client, call, method, url, request, sends.atrace)
         try:
             response = await client.send(made, **_ONE_SEND)
@@ -192,7 +149,7 @@ class Http:
         succeeded = self.answers.outcome(response.status_code) is AttemptOutcome.SUCCEEDED
         return httpx.DecodingError if succeeded else httpx.HTTPError
 
-    def _concluded(self, call: EffectCall, response: httpx.Response, sends: _Sends, *, is_whole: bool) -> Answered[Any]:
+    def _concluded(self, call: EffectCall, response: httpx.Response, sends: Sends, *, is_whole: bool) -> Answered[Any]:
         status = response.status_code
         match self.answers.outcome(status):
             case AttemptOutcome.SUCCEEDED:
@@ -283,7 +240,7 @@ _Client = httpx.Client | httpx.AsyncClient
 _ONE_SEND: Final[dict[str, Any]] = {"stream": True, "follow_redirects": False}
 
 
-def _told(error: httpx.TransportError, sends: _Sends) -> Exception:
+def _told(error: httpx.TransportError, sends: Sends) -> Exception:
     """Return what an effect raises of a failed send: the wire knows better than the exception's class."""
     return NotSent(f"no request had left ({type(error).__name__})") if sends.nothing_left else error
 
@@ -329,7 +286,7 @@ def _undecodable(response: httpx.Response) -> str:
     return f"the body of the answer (HTTP {response.status_code}) could not be decoded"
 
 
-def _evidence(response: httpx.Response, sends: _Sends) -> dict[str, Any]:
+def _evidence(response: httpx.Response, sends: Sends) -> dict[str, Any]:
     """Return what supports a success: the status, its class, how often it was sent, whether it is a stored answer."""
     replayed = {"replayed": True} if _is_replayed(response) else {}
     named = {"request_id": named} if (named := response.headers.get("X-Request-Id")) else {}

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from counterfoil.core.outcomes import root
-from counterfoil.providers.statuses import judged
+from counterfoil.providers.sends import Sends
+from counterfoil.providers.statuses import SAFE, judged
 from counterfoil.providers.tables import Table
 from counterfoil.providers.tracebacks import frames, local
 
@@ -43,6 +44,32 @@ def _retries(transport: Any) -> bool:
     """Say whether a transport that is not httpx's own calls itself, or something that it holds, a retry."""
     names = [type(transport).__name__, *getattr(transport, "__dict__", {})]
     return any("retr" in name.lower() for name in names)
+
+
+def guard(client: Any) -> None:
+    """Let a client send each unsafe request once, whatever its transports do: its later sends are stopped."""
+    hooks = client.event_hooks["request"]
+    if not any(each in {_watch, _awatch} for each in hooks):
+        hooks.append(_awatch if hasattr(client, "aclose") else _watch)
+
+
+class _Watched(Sends):
+    """The sends of one request of a guarded client."""
+
+
+def _watch(request: Any) -> None:
+    request.extensions["trace"] = _watched(request).trace
+
+
+async def _awatch(request: Any) -> None:
+    request.extensions["trace"] = _watched(request).atrace
+
+
+def _watched(request: Any) -> _Watched:
+    """Return a count of its own for each request; one made of a redirect carries the trace of that before."""
+    given = request.extensions.get("trace")
+    before = getattr(given, "__self__", None)
+    return _Watched(once=request.method not in SAFE, also=before.also if isinstance(before, _Watched) else given)
 
 
 TABLE: Final = Table(

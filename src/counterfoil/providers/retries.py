@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from importlib import import_module
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from counterfoil.core.outcomes import root
 from counterfoil.errors import HiddenRetries
 from counterfoil.providers.tables import HOMES
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
 
 
 def hidden_retries(client: object) -> str | None:
@@ -16,15 +19,19 @@ def hidden_retries(client: object) -> str | None:
     What is looked at: the `Retry` of requests and urllib3, transports of httpx that are not its own, and the attempts
     of botocore. Repeated connecting is harmless: nothing had been sent.
     """
+    found = (inspect(client) for inspect in _known(client, "hidden_retries"))
+    return next((str(each) for each in found if each is not None), None)
+
+
+def _known(client: object, name: str) -> Iterator[Callable[[Any], Any]]:
+    """Return the functions of one name in the files that know a client's class."""
     for home in dict.fromkeys(HOMES[root(each)] for each in type(client).__mro__ if root(each) in HOMES):
-        inspect: Any = getattr(import_module(f"{__package__}.{home}"), "hidden_retries", None)
-        if inspect is not None and (found := inspect(client)) is not None:
-            return str(found)
-    return None
+        if (function := getattr(import_module(f"{__package__}.{home}"), name, None)) is not None:
+            yield function
 
 
-def refuse_hidden_retries(client: object) -> None:
-    """Refuse to hand a client to an effect that must be sent once.
+def let_send_once(client: object) -> None:
+    """Make sure that a client sends once what an effect asks of it, or refuse to hand it out.
 
     Raises:
         HiddenRetries: it sends again by itself.
@@ -37,3 +44,5 @@ def refuse_hidden_retries(client: object) -> None:
             " keys, declare Provider(key_lifetime=...) and send call.provider_key.",
             sent=0,
         )
+    for guard in _known(client, "guard"):
+        guard(client)

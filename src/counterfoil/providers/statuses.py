@@ -12,6 +12,9 @@ from counterfoil.model import Refused
 if TYPE_CHECKING:
     from collections.abc import Collection
 
+SAFE: Final = frozenset({"GET", "HEAD", "OPTIONS", "TRACE"})
+"""Methods that change nothing: to repeat one is nobody's harm."""
+
 NOT_SENT: Final = frozenset({429, 503})
 """The provider says that it did nothing and may be asked again later."""
 
