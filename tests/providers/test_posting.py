@@ -47,7 +47,9 @@ def wire(receiver: ProviderClient) -> Iterator[Wire]:
         yield wire
 
 
-def posting(way: str, url: str, provider: Provider = NOBODY_KNOWS, *, query: str = "", **declared: Any) -> Effect[Any]:
+def posting(
+    way: str, url: str, provider: Provider = NOBODY_KNOWS, *, query: str = "", time_limit: str = "10s", **declared: Any
+) -> Effect[Any]:
     """One message as an effect, in each of the ways; `declared` is what the statuses of its receiver mean."""
     kind, _, awaited = way.partition(" ")
     hooks, events = SENDER, PUBLISHER
@@ -68,7 +70,9 @@ def posting(way: str, url: str, provider: Provider = NOBODY_KNOWS, *, query: str
         return await events.apublish(call, places[kind], **event)
 
     name = f"posting.{way.replace(' ', '-')}"
-    return effect(name, key="order:{order}/told", provider=provider, time_limit="1s")(post_async if awaited else post)
+    return effect(name, key="order:{order}/told", provider=provider, time_limit=time_limit)(
+        post_async if awaited else post
+    )
 
 
 def perform(made: Effect[Any], *, times: int = 1) -> list[Receipt[Any] | Exception]:
@@ -136,7 +140,8 @@ def test_a_lost_answer_is_unknown_and_not_sent_again(
     way: str, fault: Any, count: int, receiver: ProviderClient
 ) -> None:
     receiver.order(fault)
-    for told in perform(posting(way, receiver.url), times=2):
+    limit = "500ms" if fault == "hold" else "10s"
+    for told in perform(posting(way, receiver.url, time_limit=limit), times=2):
         assert isinstance(told, OutcomeUnknown)
     assert (receiver.received(), receiver.count()) == (1, count)
 
