@@ -220,7 +220,7 @@ def test_declaring_the_same_function_again_is_no_misuse() -> None:
 
 
 def test_a_trusted_field_cannot_be_claimed_by_an_argument(cf: Counterfoil) -> None:
-    from counterfoil.ledger import NOWHERE
+    from counterfoil.desk import NOWHERE
     from counterfoil.model import Trusted
 
     made = declare(lambda call, *, principal: None, name="misuse.trusted")

@@ -113,6 +113,8 @@ def test_both_colours_of_a_joined_transaction_take_the_same() -> None:
     from counterfoil.aio.joining import AsyncJoined
     from counterfoil.joining import Joined
 
-    assert names(Joined) == names(AsyncJoined) == {"perform"}
-    assert inspect.signature(Joined.perform).parameters == inspect.signature(AsyncJoined.perform).parameters
-    assert inspect.iscoroutinefunction(AsyncJoined.perform)
+    assert names(Joined) == names(AsyncJoined) == {"enqueue", "enqueue_all", "perform"}
+    for name in names(Joined):
+        one, other = getattr(Joined, name), getattr(AsyncJoined, name)
+        assert inspect.signature(one).parameters == inspect.signature(other).parameters
+        assert inspect.iscoroutinefunction(other)

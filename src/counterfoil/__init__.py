@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from counterfoil.core.explain import Explanation
     from counterfoil.core.states import AttemptOutcome, Verdict
     from counterfoil.declaring import effect
+    from counterfoil.delivery import Delivery
     from counterfoil.effects import Effect, EffectCall
     from counterfoil.errors import CounterfoilError, OperationError, StoreError, UsageError
     from counterfoil.ledger import Counterfoil
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
         Evidence,
         Found,
         Hit,
+        Intent,
         NotSent,
         Operation,
         OperationDetail,
@@ -50,12 +52,14 @@ _HOMES = {
     "Case": "model",
     "Counterfoil": "ledger",
     "CounterfoilError": "errors",
+    "Delivery": "delivery",
     "Effect": "effects",
     "EffectCall": "effects",
     "Evidence": "model",
     "Explanation": "core.explain",
     "Found": "model",
     "Hit": "model",
+    "Intent": "model",
     "NotSent": "model",
     "Operation": "model",
     "OperationDetail": "model",
@@ -85,12 +89,14 @@ __all__ = [
     "Case",
     "Counterfoil",
     "CounterfoilError",
+    "Delivery",
     "Effect",
     "EffectCall",
     "Evidence",
     "Explanation",
     "Found",
     "Hit",
+    "Intent",
     "NotSent",
     "Operation",
     "OperationDetail",

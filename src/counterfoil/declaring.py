@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar, overload
 from counterfoil.core.arguments import DECLARED, LONGEST
 from counterfoil.core.durations import Duration, milliseconds
 from counterfoil.core.templates import Template
+from counterfoil.delivery import AT_ONCE, Declared, Delivery
 from counterfoil.effects import REGISTRY, Effect
 from counterfoil.errors import ContradictoryDeclaration
 from counterfoil.providing import OPAQUE, Provider
@@ -61,6 +62,7 @@ def effect(  # noqa: PLR0913 - the contract has this many clauses, each named at
     redact: Collection[str] = (),
     require_key: bool = False,
     stable: Collection[str] = (),
+    delivery: Delivery = AT_ONCE,
 ) -> Declare:
     """Declare a function as an effect.
 
@@ -83,6 +85,7 @@ def effect(  # noqa: PLR0913 - the contract has this many clauses, each named at
         redact: Dotted paths in the result that hold secrets and are not stored.
         require_key: Insist on a provider that honours keys; for money.
         stable: Key fields with a suspicious name that are stable all the same.
+        delivery: On which terms a dispatcher sends it where it is enqueued.
 
     Raises:
         ContradictoryDeclaration: two declarations cannot both be true, or one is not what it must be.
@@ -106,6 +109,7 @@ def effect(  # noqa: PLR0913 - the contract has this many clauses, each named at
         made.facts = _facts(made, time_limit, lease, heartbeat=heartbeat)
         made.not_identity = _known(made, not_identity)
         made.redact, made.not_sent, made.refused = hidden, harmless, final
+        made.delivery = Declared.of(_checked_delivery(name, delivery), made.parameters)
         _refuse_contradictions(made, require_key=require_key)
         return REGISTRY.add(made)
 
@@ -147,6 +151,15 @@ def _check_provider(name: str, provider: object) -> None:
             f"The effect {name} declares provider={provider!r}; write Provider(...), Provider.transactional(), or"
             " nothing for a provider that neither honours a key nor can be asked."
         )
+
+
+def _checked_delivery(name: str, delivery: object) -> Delivery:
+    if not isinstance(delivery, Delivery) or delivery.at is not None:
+        raise ContradictoryDeclaration(
+            f"The effect {name} declares delivery={delivery!r}; write delivery=Delivery(stream=..., max_attempts=...)."
+            " A time (at) belongs to one operation: give it to enqueue."
+        )
+    return delivery
 
 
 def _refuse_generator(name: str, function: object) -> None:

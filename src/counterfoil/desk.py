@@ -7,7 +7,9 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from counterfoil import codec
 from counterfoil.activity import Activity
+from counterfoil.core.branches import branch_of
 from counterfoil.core.durations import Duration, milliseconds
 from counterfoil.core.templates import validate_id
 from counterfoil.drivers.stores import open_store
@@ -16,6 +18,7 @@ from counterfoil.effects import Bound, Effect, EffectCall
 from counterfoil.errors import InvalidArguments, TenantMissing
 from counterfoil.heartbeats import Heartbeats
 from counterfoil.liveness import holder_name
+from counterfoil.model import OperationKey, Origin, Trusted
 from counterfoil.performing import Job
 from counterfoil.resources import Resources
 from counterfoil.storage.scripts.claims import Request
@@ -25,10 +28,12 @@ if TYPE_CHECKING:
 
     from counterfoil.clock import Clock
     from counterfoil.drivers.probes import Probe
-    from counterfoil.model import Origin, Trusted
+    from counterfoil.storage.script import Row
     from counterfoil.storage.store import AsyncStore, Store
 
 T = TypeVar("T")
+
+NOWHERE = Origin()
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +75,22 @@ class Desk:
             validate_id(name, value)
         bound = effect.bind(given, trusted)
         return Job(effect, bound, self._request(effect, bound, trusted, origin), partial(self._call, bound, trusted))
+
+    def stored_job(self, effect: Effect[Any], row: Row) -> Job:
+        """Make an entry for an operation as it is stored; its arguments are made anew from the stored payload."""
+        trusted = Trusted(
+            tenant=row["tenant"],
+            request_id=row["request_id"],
+            workflow_id=row["workflow_id"],
+            principal=row["principal"],
+            thread_id=row["thread_id"],
+            branch=branch_of(row["operation_id"]),
+        )
+        digests = codec.Digests(identity=row["identity_digest"], content=row["content_digest"], parts={}, salt=b"")
+        key = OperationKey(tenant=row["tenant"], operation_id=row["operation_id"])
+        bound = Bound(key, {}, digests, row["payload"] or b"")
+        request = self._request(effect, bound, trusted, NOWHERE)
+        return Job(effect, bound, request, partial(self._call, bound, trusted), went_back=True)
 
     def _request(self, effect: Effect[Any], bound: Bound, trusted: Trusted, origin: Origin) -> Request:
         return Request(

@@ -6,22 +6,27 @@ from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from counterfoil.active import refuse_nested, refuse_on_loop
-from counterfoil.desk import Desk, check_effect
+from counterfoil.desk import NOWHERE, Desk, check_effect
 from counterfoil.drivers.driving import drive
 from counterfoil.drivers.join import Transaction, joined, packages
+from counterfoil.enqueuing import Enqueuing, Several
 from counterfoil.errors import AsyncEffectInSync, NestedEffect
-from counterfoil.ledger import NOWHERE
 from counterfoil.model import Receipt, Trusted
 from counterfoil.transacting import blocking_body, record
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
     from contextlib import AbstractContextManager
 
+    from counterfoil.delivery import Delivery
     from counterfoil.effects import Effect
+    from counterfoil.enqueuing import Asked
+    from counterfoil.model import Intent
     from counterfoil.performing import Job
     from counterfoil.transacting import Body
 
 T = TypeVar("T")
+R = TypeVar("R")
 
 
 class Host(Protocol):
@@ -107,6 +112,52 @@ class Joined:
             )
         trusted = Trusted(tenant=tenant or "", request_id=request_id, workflow_id=workflow_id, principal=principal)
         return self._perform(self._desk.job(effect, arguments, trusted, NOWHERE))
+
+    def enqueue(
+        self,
+        effect: Effect[Any],
+        /,
+        *,
+        tenant: str | None = None,
+        request_id: str | None = None,
+        workflow_id: str | None = None,
+        principal: str | None = None,
+        delivery: Delivery | None = None,
+        **arguments: Any,
+    ) -> Intent:
+        """Record an operation in this transaction; a dispatcher sends it if and only if that commits.
+
+        Raises:
+            FingerprintMismatch: the id was used with other arguments.
+            DifferentEffect: the id belongs to another effect.
+            ForeignTransaction: the transaction is over, was aborted, or belongs to another database.
+        """
+        trusted = Trusted(tenant=tenant or "", request_id=request_id, workflow_id=workflow_id, principal=principal)
+        return self._enqueue("enqueue", Enqueuing(self._desk, effect, arguments, trusted, NOWHERE, delivery))
+
+    def enqueue_all(
+        self,
+        effect: Effect[Any],
+        several: Iterable[Mapping[str, Any]],
+        /,
+        *,
+        tenant: str | None = None,
+        request_id: str | None = None,
+        workflow_id: str | None = None,
+        principal: str | None = None,
+        delivery: Delivery | None = None,
+    ) -> tuple[Intent, ...]:
+        """Record several operations of one effect in this transaction; see `Counterfoil.enqueue_all`."""
+        trusted = Trusted(tenant=tenant or "", request_id=request_id, workflow_id=workflow_id, principal=principal)
+        return self._enqueue("enqueue_all", Several(self._desk, effect, several, trusted, delivery))
+
+    def _enqueue(self, name: str, asked: Asked[R]) -> R:
+        refuse_nested(name)
+        refuse_on_loop(f"cf.join(...).{name}", f"await cf.join(...).{name}(...) with an AsyncCounterfoil")
+        with self._host.errors():
+            transaction = self._transaction()
+            self._host.prepare()
+            return asked.conclude(transaction.run(asked.maker))
 
     def _perform(self, job: Job) -> Receipt[Any]:
         with self._host.errors():

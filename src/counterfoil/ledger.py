@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING, Any, Self, TypeVar, assert_never
 
 from counterfoil.active import refuse_nested, refuse_on_loop, refuse_unjoined
 from counterfoil.config import database_url
 from counterfoil.core.branches import validate_path
-from counterfoil.desk import Desk, check_effect, open_desk
+from counterfoil.desk import NOWHERE, Desk, check_effect, open_desk
 from counterfoil.drivers.driving import drive
+from counterfoil.enqueuing import Enqueuing, Several, recorded
 from counterfoil.errors import AsyncEffectInSync
 from counterfoil.model import Origin, Receipt, Trusted
 from counterfoil.operations import Operations
@@ -20,22 +22,24 @@ from counterfoil.transacting import Step, WriteAlone, blocking_body, transact
 from counterfoil.verifying import Verification, verify
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
     from counterfoil.clock import Clock
     from counterfoil.core.durations import Duration
+    from counterfoil.delivery import Delivery
     from counterfoil.drivers.probes import Probe
     from counterfoil.effects import Effect
     from counterfoil.joining import Joined
     from counterfoil.langgraph.saver import CounterfoilSaver
     from counterfoil.langgraph.serving import Trust
-    from counterfoil.model import Branch
+    from counterfoil.model import Branch, Intent
 
 T = TypeVar("T")
 
-NOWHERE = Origin()
 CLOSE_WAIT_S = 30.0
 """How long close waits for effects that are under way: their results would be lost."""
+DEFAULT_BATCH = 10
+"""Intents that are sent between two commits: a crash leaves no more than two batches unknown."""
 DEFAULT_WAIT = "5s"
 """How long a caller waits for another one that performs the same operation."""
 
@@ -177,6 +181,98 @@ class Counterfoil:
             return self._transactional(job)
         with self.desk.activity.entry(job.request.holder):
             return self._runner.run(perform(job), wait_ms=self.desk.wait_ms)
+
+    def enqueue(
+        self,
+        effect: Effect[Any],
+        /,
+        *,
+        tenant: str | None = None,
+        request_id: str | None = None,
+        workflow_id: str | None = None,
+        principal: str | None = None,
+        delivery: Delivery | None = None,
+        **arguments: Any,
+    ) -> Intent:
+        """Record an operation that a dispatcher sends; in a transaction of the caller's own, see `join`.
+
+        Called again with the same id and arguments it records nothing more.
+
+        Args:
+            effect: A declared effect, not a transactional one.
+            tenant: Whose operation it is; part of its identity.
+            request_id: The business request that asks for it; trusted.
+            workflow_id: The workflow that it belongs to; trusted.
+            principal: Who asks for it; trusted.
+            delivery: When it is sent, in which order, how often, and until when.
+            **arguments: The effect's business arguments.
+
+        Raises:
+            FingerprintMismatch: the id was used with other arguments.
+            DifferentEffect: the id belongs to another effect.
+            UsageError: the caller's code is wrong.
+        """
+        trusted = Trusted(tenant=tenant or "", request_id=request_id, workflow_id=workflow_id, principal=principal)
+        self._check_call("enqueue")
+        asked = Enqueuing(self.desk, effect, arguments, trusted, NOWHERE, delivery)
+        return asked.conclude(drive(recorded(asked.maker), self._do))
+
+    def enqueue_all(
+        self,
+        effect: Effect[Any],
+        several: Iterable[Mapping[str, Any]],
+        /,
+        *,
+        tenant: str | None = None,
+        request_id: str | None = None,
+        workflow_id: str | None = None,
+        principal: str | None = None,
+        delivery: Delivery | None = None,
+    ) -> tuple[Intent, ...]:
+        """Record several operations of one effect in one transaction: all, or none where one is refused.
+
+        Args:
+            effect: A declared effect, not a transactional one.
+            several: The business arguments of each operation.
+            tenant: Whose operations they are; part of their identity.
+            request_id: The business request that asks for them; trusted.
+            workflow_id: The workflow that they belong to; trusted.
+            principal: Who asks for them; trusted.
+            delivery: When they are sent, in which order, how often, and until when.
+
+        Raises:
+            FingerprintMismatch: an id was used with other arguments.
+            DifferentEffect: an id belongs to another effect.
+            UsageError: the caller's code is wrong.
+        """
+        trusted = Trusted(tenant=tenant or "", request_id=request_id, workflow_id=workflow_id, principal=principal)
+        self._check_call("enqueue_all")
+        asked = Several(self.desk, effect, several, trusted, delivery)
+        return asked.conclude(drive(recorded(asked.maker), self._do))
+
+    def _check_call(self, name: str) -> None:
+        refuse_nested(name)
+        refuse_on_loop(name, f"await cf.{name}(...) with an AsyncCounterfoil")
+        refuse_unjoined(name, self.desk.store)
+
+    def drain(self, *effects: Effect[Any], batch: int = DEFAULT_BATCH, concurrency: int | None = None) -> None:
+        """Look up outcomes that nobody knows, and send what is due, in this process, until nothing is.
+
+        For programs that have no `counterfoil worker` beside them, and for tests.
+
+        Args:
+            *effects: The effects to send; by default all that this process declares.
+            batch: Intents that are claimed and recorded in one transaction.
+            concurrency: Effects that run at once; by default two batches.
+
+        Raises:
+            SyncOnEventLoop: a loop runs in this thread; use an AsyncCounterfoil.
+        """
+        from counterfoil.runtime.worker import Worker  # noqa: PLC0415 - most processes leave it to a worker
+
+        self._check_call("drain")
+        worker = Worker(self.desk, effects, batch, concurrency)
+        asyncio.run(worker.drain())
 
     def verify(
         self,

@@ -134,6 +134,20 @@ class Receipt(Generic[T]):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Intent:
+    """What `enqueue` recorded: a dispatcher sends it once the transaction is committed.
+
+    `is_new` is False where the operation had been asked for before; `state` is what was known of it then.
+    """
+
+    tenant: str
+    operation_id: str
+    effect: str
+    state: str
+    is_new: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Case:
     """Something that a person must look at."""
 

@@ -180,7 +180,7 @@ def perform(job: Job) -> Protocol[Receipt[Any]]:  # noqa: C901 - one arm for eac
             case _ if _claimable(job, seen):
                 seen = yield from _claim(job)
             case Seen(Unsettled(AskProvider(asked_at), expired=False), row) if not job.asked:
-                seen = yield from _ask(job, row, asked_at)
+                seen = yield from ask_and_record(job, row, asked_at)
             case Seen(OtherVersion(stored)) if (begun := REGISTRY.find(job.effect.name, stored)) is not None:
                 job.go_on_as(begun)
                 seen = yield from _look(job)
@@ -261,7 +261,7 @@ def _find_claim(job: Job, lost: CommitUnknown) -> Protocol[Any]:
 def _attempt(job: Job, granted: Granted) -> Protocol[Any]:
     """Run the effect once and settle; what did not succeed goes back to be looked at."""
     job.attempted = True
-    result: Result = yield from _run(job, granted)
+    result: Result = yield from run(job, granted)
     settled = yield from _settle(job, recording(job, granted, result), result)
     job.error = None if isinstance(result, Returned) else result.error
     if isinstance(result, NeverStarted) or not isinstance(job.error, Exception | None):
@@ -277,7 +277,8 @@ def _attempt(job: Job, granted: Granted) -> Protocol[Any]:
             return (yield from _look(job))
 
 
-def _run(job: Job, granted: Granted) -> Protocol[Result]:
+def run(job: Job, granted: Granted) -> Protocol[Result]:
+    """Run the effect once, with the stored arguments if they are not the caller's own."""
     try:
         arguments = job.arguments(granted.content, granted.payload)
     except Exception as error:  # noqa: BLE001 - the claim is taken: that nothing was sent must be recorded
@@ -417,7 +418,8 @@ def storable(text: str) -> str:
 # --- look-up ---------------------------------------------------------------------------------------------------------
 
 
-def _ask(job: Job, row: Any, asked_at: int) -> Protocol[Any]:
+def ask_and_record(job: Job, row: Row, asked_at: int) -> Protocol[Any]:
+    """Ask the provider about an unknown outcome and record what it answered; `asked_at` is the time before that."""
     job.asked = True
     answer = yield from ask(job, row)
     found = found_outcome(job.effect, answer) if isinstance(answer, Found) else None

@@ -29,6 +29,8 @@ class Provider:
         on_absent: `"retry"` sends again once absence is proved, `"review"` leaves that to a person.
         key_length: The longest key it takes, in characters.
         classify: Says what an exception means, or None to leave it to the rules of this package.
+        concurrency: How many attempts a dispatcher makes at once, of all effects that share this object.
+        rate: How many attempts it begins in a time, such as `"10/s"` or `"100/1m"`.
     """
 
     key_lifetime: Duration | None = None
@@ -37,6 +39,8 @@ class Provider:
     on_absent: str = "retry"
     key_length: int = 255
     classify: Classifier | None = None
+    concurrency: int | None = None
+    rate: str | None = None
     is_transactional: bool = False
     is_one_statement: bool = False
 
@@ -84,6 +88,11 @@ class Provider:
             if getattr(self, name) is not None:
                 DECLARED.function(f"Provider({name}=...)", getattr(self, name))
         DECLARED.number("Provider(key_length=...)", self.key_length)
+        if self.concurrency is not None:
+            DECLARED.number("Provider(concurrency=...)", self.concurrency, least=1)
+        if self.rate is not None:
+            DECLARED.text("Provider(rate=...)", self.rate)
+            _rate(self.rate)
         DECLARED.flag("Provider(is_transactional=...)", self.is_transactional)
         DECLARED.flag("Provider(is_one_statement=...)", self.is_one_statement)
 
@@ -98,6 +107,11 @@ class Provider:
     def has_async_lookup(self) -> bool:
         """Say whether its look-up must be awaited."""
         return inspect.iscoroutinefunction(self.lookup)
+
+    @property
+    def sends_per_second(self) -> float | None:
+        """Return how many attempts a dispatcher may begin in a second, or None without a limit."""
+        return None if self.rate is None else _rate(self.rate)
 
     def key_for(self, key: OperationKey) -> str:
         """Return the idempotency key for an operation: derived, so that it survives a restore, and short enough."""
@@ -117,12 +131,25 @@ class Provider:
         )
 
 
+_LONGEST_NUMBER = 9
+
 OPAQUE = Provider()
 """The provider that neither honours a key nor can be asked."""
 
 
 def _ms(value: Duration | None, what: str) -> int | None:
     return None if value is None else milliseconds(value, what)
+
+
+def _rate(text: str) -> float:
+    number, _, period = text.partition("/")
+    unit = period if period[:1].isdigit() else f"1{period}"
+    if not number.isascii() or not number.isdigit() or len(number) > _LONGEST_NUMBER or not period:
+        raise ContradictoryDeclaration(f"Provider(rate={text!r}): write a number and a time, such as '10/s'.")
+    rate = int(number) * 1000 / (milliseconds(unit, "Provider(rate=...)") or 1)
+    if rate <= 0:
+        raise ContradictoryDeclaration(f"Provider(rate={text!r}) lets nothing through: write at least one.")
+    return rate
 
 
 def answer_type(answer: object) -> LookupAnswer | None:

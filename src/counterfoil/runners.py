@@ -14,6 +14,7 @@ import time
 from contextlib import nullcontext
 from contextvars import copy_context
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar, assert_never
 
 from counterfoil.active import inside
@@ -40,6 +41,7 @@ from counterfoil.storage.scripts import leases
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
+    from concurrent.futures import Executor
     from contextlib import AbstractContextManager
 
     from counterfoil.activity import Activity
@@ -245,15 +247,29 @@ def settle_now(store: Store, maker: Maker[Any]) -> None:
 class AsyncRunner:
     """Runs the protocol for a caller on an event loop; a cancelled caller's outcome is recorded all the same."""
 
-    def __init__(self, store: AsyncStore, blocking: Store, heartbeats: Heartbeats, activity: Activity) -> None:
+    def __init__(
+        self,
+        store: AsyncStore,
+        blocking: Store,
+        heartbeats: Heartbeats,
+        activity: Activity,
+        executor: Executor | None = None,
+    ) -> None:
         self._store = store
         self._blocking = blocking
         self._heartbeats = heartbeats
         self._activity = activity
+        self._executor = executor
 
-    async def run(self, protocol: Protocol[T], *, wait_ms: int) -> T:
-        """Consume the steps to the end; transactions are finished even when the caller is cancelled meanwhile."""
-        entry = Entry(wait_ms)
+    async def run(self, protocol: Protocol[T], *, wait_ms: int, claimed_at: float = 0.0) -> T:
+        """Consume the steps to the end; transactions are finished even when the caller is cancelled meanwhile.
+
+        Args:
+            protocol: The steps.
+            wait_ms: How long to wait for another caller.
+            claimed_at: The `uptime` before the claim was taken, where that was done beforehand.
+        """
+        entry = Entry(wait_ms, claimed_at)
         try:
             return await self._steps(protocol, entry)
         finally:
@@ -310,7 +326,7 @@ class AsyncRunner:
 
     async def _effect(self, step: RunEffect, entry: Entry) -> Result:
         if not step.effect.is_async:
-            return await Thread(step, self._blocking).result(entry)
+            return await Thread(step, self._blocking, self._executor).result(entry)
         try:
             async with asyncio.timeout(step.call.time_limit):
                 with inside(f"effect {step.effect.name}"):
@@ -335,9 +351,10 @@ class AsyncRunner:
 class Thread:
     """A blocking effect of an async caller; if the caller goes away, its late result is recorded as evidence."""
 
-    def __init__(self, step: RunEffect, store: Store) -> None:
+    def __init__(self, step: RunEffect, store: Store, executor: Executor | None) -> None:
         self._step = step
         self._store = store
+        self._executor = executor
         self._mutex = threading.Lock()
         self._began = False
         self._left = False
@@ -347,7 +364,8 @@ class Thread:
         """Run it in a thread and wait, no longer than its time limit or until the caller is cancelled."""
         try:
             async with asyncio.timeout(self._step.call.time_limit):
-                return await asyncio.to_thread(self._call)
+                work = partial(copy_context().run, self._call)
+                return await asyncio.get_running_loop().run_in_executor(self._executor, work)
         except BaseException as error:  # noqa: BLE001 - the outcome must be recorded before anything else
             if isinstance(error, asyncio.CancelledError):
                 entry.cancelled = error

@@ -49,7 +49,7 @@ FACADES = layer(
         "joining",
     ),
     *("migrating", "performing", "runners", "transacting", "liveness", "rebuilding", "verifying", "operations"),
-    *("reviewing", "reviews"),
+    *("reviewing", "reviews", "delivery", "enqueuing"),
     is_open=True,
 )
 
@@ -77,6 +77,8 @@ DOORS = frozenset({(facade, "langgraph") for facade in FACADES.rooms}) | {
 }
 # What is known of real clients' exceptions and retries is asked for when there is such an exception or client.
 DOORS |= {(facade, "providers") for facade in ("declaring", "effects", "performing")}
+# `cf.drain` does in the caller's own process what a worker does beside it.
+DOORS |= {(facade, "runtime") for facade in ("ledger", "aio")}
 
 # Third-party modules, and sqlite3, with the only places that may import them. What is not listed may not be.
 IMPORTERS: dict[str, tuple[str, ...]] = {

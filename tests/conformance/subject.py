@@ -11,7 +11,7 @@ from inspect import iscoroutinefunction
 from itertools import count
 from typing import Any, TypeVar
 
-from counterfoil import AsyncCounterfoil, Counterfoil, Effect, Provider, Receipt, Verification, effect
+from counterfoil import AsyncCounterfoil, Counterfoil, Effect, Intent, Provider, Receipt, Verification, effect
 from counterfoil.drivers.probes import Point
 from counterfoil.storage.script import Ddl, Row, Script
 from counterfoil.storage.scripts import inspection
@@ -127,6 +127,14 @@ class Subject:
         done: Receipt[Any] = self.settle((cf or self.cf).perform(made, **whole))
         return done
 
+    def enqueue(self, made: Effect[Any], /, **given: Any) -> Intent:
+        whole = {"tenant": "team-a", "request_id": "r-1", **given}
+        done: Intent = self.settle(self.cf.enqueue(made, **whole))
+        return done
+
+    def drain(self, *effects: Effect[Any], **options: Any) -> None:
+        self.settle(self.cf.drain(*effects, **options))
+
     def verify(self, made: Effect[Any], /, **given: Any) -> Verification:
         whole = {"tenant": "team-a", "request_id": "r-1", **given}
         done: Verification = self.settle(self.cf.verify(made, **whole))
@@ -191,6 +199,9 @@ class Subject:
 
     def cases(self, state: str = "open") -> list[str]:
         return [row["kind"] for row in self.rows("case") if row["state"] == state]
+
+    def write(self, maker: Any) -> Any:
+        return (self.cf.desk.store if self.colour == SYNC else self.cf.store).write(maker)
 
     def attempts(self) -> list[str]:
         store = self.cf.desk.store if self.colour == SYNC else self.cf.store

@@ -290,7 +290,7 @@ def test_a_trusted_field_comes_from_the_context_alone(subject: Subject) -> None:
 
 
 def _with_argument(subject: Subject, made: Any) -> Any:
-    from counterfoil.ledger import NOWHERE
+    from counterfoil.desk import NOWHERE
     from counterfoil.model import Trusted
 
     return subject.cf.perform_as(made, {"workflow_id": "w-2"}, Trusted(tenant="team-a", workflow_id="w-1"), NOWHERE)

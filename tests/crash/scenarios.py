@@ -29,9 +29,9 @@ from counterfoil import (
     effect,
 )
 from counterfoil.core.states import OperationState
+from counterfoil.desk import NOWHERE
 from counterfoil.drivers.probes import Point
 from counterfoil.effects import REGISTRY
-from counterfoil.ledger import NOWHERE
 from counterfoil.model import LookupAnswer, Trusted
 from counterfoil.storage.script import Ddl, Script
 from counterfoil.storage.scripts import claims

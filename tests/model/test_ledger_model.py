@@ -23,6 +23,7 @@ from hypothesis.stateful import (
 
 from counterfoil import Absent, CannotTell, Counterfoil, Effect, Found, NotSent, Provider, Refused, effect
 from counterfoil.core.durations import milliseconds
+from counterfoil.desk import NOWHERE
 from counterfoil.drivers.probes import no_probe
 from counterfoil.errors import (
     CounterfoilError,
@@ -34,7 +35,6 @@ from counterfoil.errors import (
     OutcomeUnknown,
     Retry,
 )
-from counterfoil.ledger import NOWHERE
 from counterfoil.model import OperationKey, Trusted
 from counterfoil.performing import AskLiveness, Look, Pause, Raised, Read, Result, Returned, RunEffect, RunLookup, Write
 from counterfoil.performing import perform as perform_protocol

@@ -20,6 +20,9 @@ ASKED: dict[str, Any] = {
     # its claim
     "attempt": 1, "fence": 1, "lease": 30_000, "time_limit": 30_000, "expected_state": "in_flight",
     "outcome": "unknown", "lost": "unknown", "replaces": '["unknown"]',
+    # the outbox
+    "stream": "stream-1", "due_at": 0, "delay": 0, "time_to_live": None, "max_attempts": 20, "since": 0,
+    "patience": 5_000, "pause": 1_000, "paused_by": "eve", "more": 3,
     # evidence and cases
     "kind": "unknown_outcome", "answer": "late", "body": b"x", "seq": 3000, "reason": "lost", "verdict": "noted",
     "verdict_reason": "seen",
@@ -45,6 +48,12 @@ CHECKPOINTS = {"source": None, "step": None, "run_id": None, "checkpoint_id": No
 OTHERWISE: dict[str, dict[str, Any]] = {
     "insert_claimed_operation": NEW,
     "look_or_claim_operation": NEW,
+    "insert_intent": {"operation_id": "o-new", "sender": "dispatcher", "state": "pending"},
+    "claim_due": {"state": "in_flight"},
+    "release_if_fenced": {"state": "pending"},
+    "close_intent_if_unmoved": {"state": "expired", "expected_state": "pending"},
+    "postpone_intent": {"expected_state": "pending"},
+    "requeue_intent_if_unmoved": {"state": "pending", "expected_state": "parked"},
     "record_own_statement": {"operation_id": "o-new"},
     "insert_claimed_thread": {**NEW, "state": "running"},
     "open_case": {"state": "open"},

@@ -19,7 +19,7 @@ from tests.conformance.test_commits import LostAndGone
 from tests.storage.conftest import Place
 
 DELETE = "begin delete from counterfoil_operation; end"
-NEXT = Migration(number=2, name="added", sql="create table counterfoil_added (id integer primary key);\n")
+NEXT = Migration(number=3, name="added", sql="create table counterfoil_added (id integer primary key);\n")
 ADDED = {
     "sqlite": "CREATE TABLE counterfoil_added (id integer primary key)",
     "postgres": "create table counterfoil_added (id integer not null, PRIMARY KEY (id))",
@@ -78,15 +78,15 @@ def test_a_current_database_is_only_read(place: Place) -> None:
 @pytest.mark.usefixtures("newer_code")
 def test_a_fresh_database_of_newer_code_gets_every_migration(place: Place) -> None:
     make(place.url)
-    assert place.applied() == [1, 2]
+    assert place.applied() == [1, 2, 3]
 
 
 def test_an_outdated_database_is_refused_and_upgraded_on_request(place: Place, request: pytest.FixtureRequest) -> None:
     make(place.url)
     request.getfixturevalue("newer_code")
-    with pytest.raises(SchemaOutdated, match=r"at schema 1, this code needs 2\. Run: counterfoil db upgrade"):
+    with pytest.raises(SchemaOutdated, match=r"at schema 2, this code needs 3\. Run: counterfoil db upgrade"):
         Counterfoil.open(place.url)
-    assert place.applied() == [1]
+    assert place.applied() == [1, 2]
     Counterfoil.open(place.url, upgrade=True).close()
     assert place.execute("select count(*) from counterfoil_added") == [(0,)]
     make(place.url)
@@ -99,7 +99,7 @@ def test_a_newer_database_is_refused_untouched(place: Place) -> None:
     for upgrade in (False, True):
         with pytest.raises(SchemaNewer, match=r"at schema 99, newer than this code knows"):
             Counterfoil.open(place.url, upgrade=upgrade)
-    assert (place.applied(), place.ours()) == ([1, 99], before)
+    assert (place.applied(), place.ours()) == ([1, 2, 99], before)
 
 
 @pytest.mark.parametrize(
@@ -166,7 +166,7 @@ def test_the_plain_text_brings_an_outdated_database_up_to_date(place: Place, req
     request.getfixturevalue("newer_code")
     place.run(plain_sql(place.dialect, applied=place.applied()))
     make(place.url)
-    assert place.applied() == [1, 2]
+    assert place.applied() == [1, 2, 3]
 
 
 def test_status_names_what_is_missing(place: Place) -> None:

@@ -14,7 +14,14 @@ from counterfoil.storage import catalog, migrator
 
 STATEMENTS = catalog.load("sqlite")
 # Whole-table reads, for people and tests.
-COLD = {"list_all_attempts", "list_all_cases", "list_all_evidence", "list_all_operations", "list_migrations"}
+COLD = {
+    "list_all_attempts",
+    "list_all_cases",
+    "list_all_evidence",
+    "list_all_operations",
+    "list_migrations",
+    "list_pauses",
+}
 # On the way of every operation: one search by key each.
 HOT = {
     "look_at_operation": "SEARCH counterfoil_operation USING INDEX sqlite_autoindex_counterfoil_operation_1",

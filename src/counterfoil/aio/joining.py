@@ -7,23 +7,29 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from counterfoil.active import refuse_nested
 from counterfoil.aio.transacting import awaiting_body
+from counterfoil.desk import NOWHERE
 from counterfoil.drivers.driving import adrive
 from counterfoil.drivers.join import ajoined, packages
+from counterfoil.enqueuing import Enqueuing, Several
 from counterfoil.errors import ForeignTransaction
 from counterfoil.joining import check_transactional
-from counterfoil.ledger import NOWHERE
 from counterfoil.model import Receipt, Trusted
 from counterfoil.transacting import record
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
     from contextlib import AbstractContextManager
 
+    from counterfoil.delivery import Delivery
     from counterfoil.desk import Desk
     from counterfoil.effects import Effect
+    from counterfoil.enqueuing import Asked
+    from counterfoil.model import Intent
     from counterfoil.performing import Job
     from counterfoil.transacting import Body
 
 T = TypeVar("T")
+R = TypeVar("R")
 
 
 class AsyncHost(Protocol):
@@ -100,6 +106,45 @@ class AsyncJoined:
             )
         trusted = Trusted(tenant=tenant or "", request_id=request_id, workflow_id=workflow_id, principal=principal)
         return await self._perform(self._desk.job(effect, arguments, trusted, NOWHERE))
+
+    async def enqueue(
+        self,
+        effect: Effect[Any],
+        /,
+        *,
+        tenant: str | None = None,
+        request_id: str | None = None,
+        workflow_id: str | None = None,
+        principal: str | None = None,
+        delivery: Delivery | None = None,
+        **arguments: Any,
+    ) -> Intent:
+        """Record an operation in this transaction; see `Joined.enqueue`."""
+        trusted = Trusted(tenant=tenant or "", request_id=request_id, workflow_id=workflow_id, principal=principal)
+        return await self._enqueue("enqueue", Enqueuing(self._desk, effect, arguments, trusted, NOWHERE, delivery))
+
+    async def enqueue_all(
+        self,
+        effect: Effect[Any],
+        several: Iterable[Mapping[str, Any]],
+        /,
+        *,
+        tenant: str | None = None,
+        request_id: str | None = None,
+        workflow_id: str | None = None,
+        principal: str | None = None,
+        delivery: Delivery | None = None,
+    ) -> tuple[Intent, ...]:
+        """Record several operations of one effect in this transaction; see `Joined.enqueue_all`."""
+        trusted = Trusted(tenant=tenant or "", request_id=request_id, workflow_id=workflow_id, principal=principal)
+        return await self._enqueue("enqueue_all", Several(self._desk, effect, several, trusted, delivery))
+
+    async def _enqueue(self, name: str, asked: Asked[R]) -> R:
+        refuse_nested(name)
+        with self._host.errors():
+            transaction = ajoined(self._desk.async_store, await self._host.connection())
+            await self._host.prepare()
+            return asked.conclude(await transaction.run(asked.maker))
 
     async def _perform(self, job: Job) -> Receipt[Any]:
         with self._host.errors():

@@ -12,9 +12,10 @@ from counterfoil.aio.reviews import AsyncReviews
 from counterfoil.aio.transacting import awaiting_body
 from counterfoil.config import database_url
 from counterfoil.core.branches import validate_path
-from counterfoil.desk import Desk, check_effect, open_desk
+from counterfoil.desk import NOWHERE, Desk, check_effect, open_desk
 from counterfoil.drivers.driving import adrive
-from counterfoil.ledger import CLOSE_WAIT_S, DEFAULT_WAIT, NOWHERE
+from counterfoil.enqueuing import Enqueuing, Several, recorded
+from counterfoil.ledger import CLOSE_WAIT_S, DEFAULT_BATCH, DEFAULT_WAIT
 from counterfoil.model import Origin, Receipt, Trusted
 from counterfoil.performing import Job, Read, Write, perform
 from counterfoil.resources import Resources, close_all
@@ -23,16 +24,17 @@ from counterfoil.transacting import Body, Step, WriteAlone, blocking_body, trans
 from counterfoil.verifying import Verification, verify
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
     from counterfoil.aio.joining import AsyncJoined
     from counterfoil.clock import Clock
     from counterfoil.core.durations import Duration
+    from counterfoil.delivery import Delivery
     from counterfoil.drivers.probes import Probe
     from counterfoil.effects import Effect
     from counterfoil.langgraph.saver import CounterfoilSaver
     from counterfoil.langgraph.serving import Trust
-    from counterfoil.model import Branch
+    from counterfoil.model import Branch, Intent
 
 T = TypeVar("T")
 
@@ -129,6 +131,49 @@ class AsyncCounterfoil:
             return await self._transactional(job)
         with self.desk.activity.entry(job.request.holder):
             return await self._runner.run(perform(job), wait_ms=self.desk.wait_ms)
+
+    async def enqueue(
+        self,
+        effect: Effect[Any],
+        /,
+        *,
+        tenant: str | None = None,
+        request_id: str | None = None,
+        workflow_id: str | None = None,
+        principal: str | None = None,
+        delivery: Delivery | None = None,
+        **arguments: Any,
+    ) -> Intent:
+        """Record an operation that a dispatcher sends; see `Counterfoil.enqueue`."""
+        trusted = Trusted(tenant=tenant or "", request_id=request_id, workflow_id=workflow_id, principal=principal)
+        refuse_nested("enqueue")
+        asked = Enqueuing(self.desk, effect, arguments, trusted, NOWHERE, delivery)
+        return asked.conclude(await adrive(recorded(asked.maker), lambda step: self.store.write(step.maker)))
+
+    async def enqueue_all(
+        self,
+        effect: Effect[Any],
+        several: Iterable[Mapping[str, Any]],
+        /,
+        *,
+        tenant: str | None = None,
+        request_id: str | None = None,
+        workflow_id: str | None = None,
+        principal: str | None = None,
+        delivery: Delivery | None = None,
+    ) -> tuple[Intent, ...]:
+        """Record several operations of one effect in one transaction; see `Counterfoil.enqueue_all`."""
+        trusted = Trusted(tenant=tenant or "", request_id=request_id, workflow_id=workflow_id, principal=principal)
+        refuse_nested("enqueue_all")
+        asked = Several(self.desk, effect, several, trusted, delivery)
+        return asked.conclude(await adrive(recorded(asked.maker), lambda step: self.store.write(step.maker)))
+
+    async def drain(self, *effects: Effect[Any], batch: int = DEFAULT_BATCH, concurrency: int | None = None) -> None:
+        """Look up outcomes that nobody knows, and send what is due, until nothing is; see `Counterfoil.drain`."""
+        from counterfoil.runtime.worker import Worker  # noqa: PLC0415 - most processes leave it to a worker
+
+        refuse_nested("drain")
+        await Worker(self.desk, effects, batch, concurrency).drain()
 
     async def verify(
         self,

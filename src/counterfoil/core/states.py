@@ -89,6 +89,7 @@ OPERATION: Table[OperationState, OperationEvent] = (
     Transition(_S.IN_FLIGHT, _E.OUTCOME_LOST, _S.UNKNOWN, "time-out, lost reply, cancelled, crash, lease over"),
     Transition(_S.UNKNOWN, _E.PROVED_HAPPENED, _S.SUCCEEDED, "by look-up, late reply or verdict"),
     Transition(_S.UNKNOWN, _E.PROVED_ABSENT, _S.PENDING, "by look-up, late reply or verdict"),
+    Transition(_S.UNKNOWN, _E.TRIES_USED_UP, _S.PARKED, "proved absent, and no try is left"),
     Transition(_S.UNKNOWN, _E.RESEND_ALLOWED, _S.PENDING, "keyed and inside the key's lifetime"),
     Transition(_S.UNKNOWN, _E.REFUSED, _S.FAILED, "a late refusal"),
     Transition(_S.UNKNOWN, _E.CLOSED, _S.FAILED, "did not happen and is not wanted any more"),

@@ -50,7 +50,11 @@ FRAGMENTS: Mapping[str, Mapping[str, str]] = {
         # Writers come one after the other, each with the whole file to itself.
         "{locked}": "",
         "{shared}": "",
+        "{skipping}": "",
         "{least}": "min",
+        "{most}": "max",
+        # From 0 up to 1.
+        "{chance}": "(abs(random() % 1000000) / 1000000.0)",
         # A JSON object as rows of key and value.
         "{named_channels}": "json_each(found.stored_channels)",
         "{asked_channels}": "json_each(:asked)",
@@ -64,7 +68,11 @@ FRAGMENTS: Mapping[str, Mapping[str, str]] = {
         "{shared}": "for key share",
         # Stands for a thread that may have no row to lock. Two that share it by chance wait for each other, no more.
         "{lock_of_thread}": "hashtextextended(cast(:tenant as text) || '/' || cast(:thread_id as text), 0)",
+        # What another worker is claiming is left to it.
+        "{skipping}": "for update skip locked",
         "{least}": "least",
+        "{most}": "greatest",
+        "{chance}": "random()",
         "{named_channels}": "json_each_text(cast(found.stored_channels as json))",
         "{asked_channels}": "json_each_text(cast(:asked as json))",
     },

@@ -12,6 +12,7 @@ from counterfoil import codec
 from counterfoil.core.arguments import LARGEST
 from counterfoil.core.branches import branch_of, plain_id
 from counterfoil.core.effects import Snapshot
+from counterfoil.core.outbox import Tries
 from counterfoil.core.states import OperationState, Sender
 from counterfoil.core.unknown import still_holding
 from counterfoil.errors import UnsupportedValue
@@ -69,6 +70,11 @@ def snapshot(row: Row, facts: ProviderFacts | None = None) -> Snapshot:
         facts=still_holding(begun, facts) if facts else begun,
         now=row["now"],
     )
+
+
+def tries(row: Row) -> Tries:
+    """Return how often an operation was tried and may be."""
+    return Tries(sender=Sender(row["sender"]), attempt=row["attempt"], max_attempts=row["max_attempts"])
 
 
 def operation(row: Row) -> Operation:

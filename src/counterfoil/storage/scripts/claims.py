@@ -141,7 +141,7 @@ def look_or_claim(request: Request) -> Script[Granted | LostRace | Seen | NoRow]
     if row is None:
         return (yield from look(request))
     if row["claimed"]:
-        return _granted(row)
+        return granted_by(row)
     decision = decide_claim(rows.snapshot(row, request.facts), request.wanted)
     return Seen(decision, row) if isinstance(decision, AlreadySettled) else LostRace()
 
@@ -171,7 +171,7 @@ def claim(request: Request) -> Script[ClaimResult]:
     if row is None:
         return LostRace()
     if _is_held_by(request, row):
-        return _granted(row)
+        return granted_by(row)
     seen = yield from judge(request, row)
     match seen:
         case Seen(MayClaim(), row):
@@ -202,7 +202,7 @@ def find_claim(request: Request) -> Script[Granted | Seen | NoRow]:
     if row is None:
         return NoRow()
     if _is_held_by(request, row):
-        return _granted(row)
+        return granted_by(row)
     return (yield from judge(request, row))
 
 
@@ -223,7 +223,8 @@ def begun(request: Request, now: int) -> Granted:
     )
 
 
-def _granted(row: Row) -> Granted:
+def granted_by(row: Row) -> Granted:
+    """Return the claim that a row stands for."""
     return Granted(
         attempt=row["attempt"],
         fence=row["fence"],
@@ -247,7 +248,7 @@ def _take(request: Request, row: Row, *events: OperationEvent) -> Script[Granted
         lease=request.facts.lease,
         time_limit=request.facts.time_limit,
     )
-    return _granted({**taken, "content_digest": row["content_digest"]})
+    return granted_by({**taken, "content_digest": row["content_digest"]})
 
 
 def _expire(request: Request, row: Row) -> Script[ClaimResult]:
@@ -265,7 +266,7 @@ def claim_resend(request: Request, version: int) -> Script[Granted | LostRace]:
     """Claim another attempt under the provider's key, after a look-up that settled nothing."""
     row = yield from one_row("lock_operation", **request.id)
     if row is not None and _is_held_by(request, row):
-        return _granted(row)
+        return granted_by(row)
     if row is None or row["version"] != version:
         return LostRace()
     seen = rows.snapshot(row, request.facts)

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from counterfoil.core.machine import advance, sources
+from counterfoil.core.outbox import LONGEST_WAIT_MS, decide_absent, pause
 from counterfoil.core.states import (
     ATTEMPT,
     OPERATION,
@@ -18,8 +19,10 @@ from counterfoil.core.states import (
     EvidenceKind,
     OperationEvent,
     OperationState,
+    Sender,
 )
 from counterfoil.core.states import CASE as CASE_TABLE
+from counterfoil.storage import rows
 from counterfoil.storage.script import Row, Script, all_rows, held_row, one_row
 
 if TYPE_CHECKING:
@@ -79,7 +82,7 @@ def proof_before(key: OperationKey, attempt: int) -> Script[tuple[Outcome, Evide
 def prove_absent(key: OperationKey, row: Row, by: EvidenceKind) -> Script[Row]:
     """Free an operation for another attempt: the one whose outcome was unknown provably did not happen."""
     absent = Outcome(outcome=AttemptOutcome.NOT_SENT)
-    return (yield from move(key, row, OperationEvent.PROVED_ABSENT, absent, by))
+    return (yield from move(key, row, decide_absent(rows.tries(row)), absent, by))
 
 
 def prove_happened(key: OperationKey, row: Row, outcome: Outcome, by: EvidenceKind) -> Script[Row]:
@@ -95,7 +98,30 @@ def move(key: OperationKey, row: Row, event: OperationEvent, outcome: Outcome, b
         yield from all_rows(
             "end_lost_attempts", **key_params(key), lost=AttemptOutcome.UNKNOWN, outcome=outcome.outcome
         )
-    return (yield from settle_unmoved(key, row, state, outcome, by))
+    moved = yield from settle_unmoved(key, row, state, outcome, by)
+    if moved["sender"] == Sender.DISPATCHER:
+        yield from put_off(key, moved, why="it provably did not happen, and no try is left")
+    return moved
+
+
+def put_off(key: OperationKey, row: Row, *, why: str | None, wait: int = 0) -> Script[None]:
+    """Let an intent that was not sent wait before its next attempt, or open a dead letter's case.
+
+    Args:
+        key: The operation.
+        row: It as it is now; where it is neither pending nor parked, nothing is done.
+        why: What the case says.
+        wait: How long its provider asked to wait, in milliseconds.
+    """
+    match OperationState(row["state"]):
+        case OperationState.PENDING:
+            delay, state = min(wait, LONGEST_WAIT_MS), OperationState.PENDING
+            params = {"pause": pause(row["attempt"]), "delay": delay, "expected_state": state}
+            yield from one_row("postpone_intent", **key_params(key), **params)
+        case OperationState.PARKED:
+            yield from open_case(key, row, CaseKind.DEAD_LETTER, f"its tries are used up; the last one: {why}")
+        case _:
+            pass
 
 
 def key_params(key: OperationKey) -> dict[str, Any]:

@@ -14,6 +14,7 @@ from counterfoil.core.effects import (
     decide_late,
 )
 from counterfoil.core.machine import advance
+from counterfoil.core.outbox import decide_unsent
 from counterfoil.core.states import (
     OPERATION,
     TERMINAL,
@@ -22,6 +23,7 @@ from counterfoil.core.states import (
     EvidenceKind,
     OperationEvent,
     OperationState,
+    Sender,
 )
 from counterfoil.errors import NotOneRow
 from counterfoil.storage import rows
@@ -37,12 +39,14 @@ from counterfoil.storage.scripts.moves import (
     key_params,
     open_case,
     proof_before,
+    put_off,
     settle_unmoved,
 )
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from counterfoil.core.outbox import Tries
     from counterfoil.model import OperationKey, Statement
 
 
@@ -78,11 +82,22 @@ class Late:
 def settle(request: Request, granted: Granted, outcome: Outcome) -> Script[Settled | Late]:
     """Record an attempt's outcome if the claim still holds; otherwise keep it as evidence and say what it means."""
     if outcome.outcome is AttemptOutcome.SUCCEEDED:
-        return (yield from _settle_success(request, granted, outcome))
+        return (yield from _settle_success(request, granted, outcome, lone_row))
+    return (yield from _settle_other(request, granted, outcome, wait=0))
+
+
+def settle_among_others(request: Request, granted: Granted, outcome: Outcome, *, wait: int) -> Script[Settled | Late]:
+    """Do the same as one of several steps of a transaction; `wait` is how long its provider asked to wait."""
+    if outcome.outcome is AttemptOutcome.SUCCEEDED:
+        return (yield from _settle_success(request, granted, outcome, one_row))
+    return (yield from _settle_other(request, granted, outcome, wait=wait))
+
+
+def _settle_other(request: Request, granted: Granted, outcome: Outcome, *, wait: int) -> Script[Settled | Late]:
     key = request.key
-    yield from existing(key)
+    tries = rows.tries((yield from existing(key)))
     proof = yield from proof_before(key, granted.attempt)
-    event = (yield from _event(key, granted, outcome)) if proof is None else OperationEvent.EARLIER_PROVED
+    event = (yield from _event(key, granted, outcome, tries)) if proof is None else OperationEvent.EARLIER_PROVED
     state = advance(OPERATION, OperationState.IN_FLIGHT, event)
     stored, by = proof or (outcome, EvidenceKind.REPLY)
     yield from archive_attempt(key, granted.fence, outcome)
@@ -92,13 +107,17 @@ def settle(request: Request, granted: Granted, outcome: Outcome) -> Script[Settl
     row = _row(request, granted.attempt, state, stored, told["now"])
     if state is OperationState.UNKNOWN:
         return Settled(row, (yield from open_case(key, row, CaseKind.UNKNOWN_OUTCOME, _lost_reason(outcome))))
+    if tries.sender is Sender.DISPATCHER:
+        yield from put_off(key, row, why=outcome.error_text or outcome.error_class, wait=wait)
     return Settled(row)
 
 
-def _settle_success(request: Request, granted: Granted, outcome: Outcome) -> Script[Settled | Late]:
+def _settle_success(
+    request: Request, granted: Granted, outcome: Outcome, run: Callable[..., Script[Row | None]]
+) -> Script[Settled | Late]:
     """Record that the effect happened: one statement, unless the claim was lost meanwhile."""
     stored = columns(_RETURNED, outcome, EvidenceKind.REPLY)
-    told = yield from lone_row("settle_if_fenced", **_fenced(request.key, granted, keeps_attempt=True), **stored)
+    told = yield from run("settle_if_fenced", **_fenced(request.key, granted, keeps_attempt=True), **stored)
     if told is None:
         return (yield from _settled_elsewhere(request.key, granted, outcome, outcome, OperationEvent.RETURNED))
     return Settled(_row(request, granted.attempt, _RETURNED, outcome, told["now"]))
@@ -139,7 +158,7 @@ def _settled_elsewhere(
     return recorded or (yield from _settle_late(key, granted, outcome, event))
 
 
-def _event(key: OperationKey, granted: Granted, outcome: Outcome) -> Script[OperationEvent]:
+def _event(key: OperationKey, granted: Granted, outcome: Outcome, tries: Tries) -> Script[OperationEvent]:
     """Say what an attempt's end means for its operation: that it was not sent tells nothing of an earlier, lost one.
 
     Nor does a refusal that does not cover it.
@@ -150,7 +169,7 @@ def _event(key: OperationKey, granted: Granted, outcome: Outcome) -> Script[Oper
         )
         if lost is not None:
             return OperationEvent.OUTCOME_LOST
-    return _EVENT[outcome.outcome]
+    return decide_unsent(tries) if outcome.outcome is AttemptOutcome.NOT_SENT else _EVENT[outcome.outcome]
 
 
 def _settle_late(

@@ -140,9 +140,6 @@ create table counterfoil_thread (
   check ((state = 'running') = (holder is not null))
 );
 
-create index counterfoil_thread_run on counterfoil_thread (tenant, run_id)
-  where run_id is not null;
-
 create table counterfoil_checkpoint (
   seq bigint generated always as identity,
   tenant text collate "C" not null,

@@ -146,9 +146,6 @@ create table counterfoil_thread (
   check ((state = 'running') = (holder is not null))
 ) strict, without rowid;
 
-create index counterfoil_thread_run on counterfoil_thread (tenant, run_id)
-  where run_id is not null;
-
 create table counterfoil_checkpoint (
   seq integer primary key,
   tenant text not null,

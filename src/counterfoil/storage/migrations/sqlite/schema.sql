@@ -151,7 +151,7 @@ CREATE TABLE counterfoil_operation (
   trace_id text,
   created_at integer not null,
   updated_at integer not null,
-  settled_at integer,
+  settled_at integer, stream text check (stream <> ''), due_at integer not null default 0, expires_at integer, max_attempts integer check (max_attempts > 0), time_limit integer not null default 0, lease integer not null default 0,
   unique (tenant, operation_id),
   check (state <> 'in_flight' or holder is not null),
   check (holder is null or state = 'in_flight' or state = 'succeeded'),
@@ -163,6 +163,12 @@ CREATE TABLE counterfoil_operation (
 CREATE INDEX counterfoil_operation_checkpoint on counterfoil_operation (tenant, checkpoint_id)
   where checkpoint_id is not null;
 
+CREATE INDEX counterfoil_operation_due on counterfoil_operation (effect, effect_version, due_at, seq)
+  where state = 'pending' and sender = 'dispatcher';
+
+CREATE INDEX counterfoil_operation_expiring on counterfoil_operation (expires_at)
+  where state = 'pending' and expires_at is not null;
+
 CREATE INDEX counterfoil_operation_newest on counterfoil_operation (tenant, seq);
 
 CREATE INDEX counterfoil_operation_request on counterfoil_operation (tenant, request_id)
@@ -171,8 +177,14 @@ CREATE INDEX counterfoil_operation_request on counterfoil_operation (tenant, req
 CREATE INDEX counterfoil_operation_run on counterfoil_operation (tenant, run_id)
   where run_id is not null;
 
+CREATE INDEX counterfoil_operation_sending on counterfoil_operation (lease_until)
+  where state = 'in_flight' and sender = 'dispatcher';
+
 CREATE INDEX counterfoil_operation_state on counterfoil_operation (tenant, state, seq)
   where state <> 'succeeded';
+
+CREATE INDEX counterfoil_operation_stream on counterfoil_operation (tenant, stream, seq)
+  where stream is not null and settled_at is null;
 
 CREATE INDEX counterfoil_operation_thread on counterfoil_operation (tenant, thread_id)
   where thread_id is not null;
@@ -180,8 +192,21 @@ CREATE INDEX counterfoil_operation_thread on counterfoil_operation (tenant, thre
 CREATE INDEX counterfoil_operation_trace on counterfoil_operation (tenant, trace_id)
   where trace_id is not null;
 
+CREATE INDEX counterfoil_operation_unknown on counterfoil_operation (due_at)
+  where state = 'unknown';
+
 CREATE INDEX counterfoil_operation_workflow on counterfoil_operation (tenant, workflow_id)
   where workflow_id is not null;
+
+CREATE TABLE counterfoil_pause (
+  tenant text not null,
+  effect text not null,
+  stream text not null,
+  paused_by text not null,
+  reason text not null,
+  at integer not null,
+  primary key (tenant, effect, stream)
+) strict, without rowid;
 
 CREATE TABLE counterfoil_thread (
   tenant text not null,

@@ -1,0 +1,62 @@
+"""What may become of an intent that a dispatcher sends: when it goes, how often it is tried, and for how long."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from counterfoil.core.states import OperationEvent, Sender
+
+MAX_ATTEMPTS: Final = 20
+"""Tries unless another number is asked for: with the pauses below, they take about nine hours."""
+FIRST_PAUSE_MS: Final = 1_000
+LONGEST_PAUSE_MS: Final = 3_600_000
+"""The pause after a try doubles from the first to the longest; the database takes up to half of it off at random."""
+LONGEST_WAIT_MS: Final = 86_400_000
+"""How long a provider's own wish to wait is heeded: a day."""
+PATIENCE_MS: Final = 5_000
+"""How long after its claim an effect may still begin. A worker claims for free places alone and begins at once; one
+that was stopped in between must find its claims gone. The attempt's deadline is counted from the end of it: no look-up
+may prove an effect absent that has yet to begin."""
+
+_DOUBLINGS = 30
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Terms:
+    """On which terms an intent is sent; milliseconds. `due_at` is a time since the epoch, or 0 for now."""
+
+    delay: int = 0
+    due_at: int = 0
+    stream: str | None = None
+    max_attempts: int = MAX_ATTEMPTS
+    time_to_live: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tries:
+    """How often an operation was tried, and how often a dispatcher may; None is without end, as for a caller."""
+
+    sender: Sender
+    attempt: int
+    max_attempts: int | None
+
+    @property
+    def used_up(self) -> bool:
+        """Say whether no try is left."""
+        return self.sender is Sender.DISPATCHER and self.max_attempts is not None and self.attempt >= self.max_attempts
+
+
+def decide_unsent(tries: Tries) -> OperationEvent:
+    """Decide what follows an attempt that provably did not happen: another one, or a dead letter."""
+    return OperationEvent.TRIES_USED_UP if tries.used_up else OperationEvent.NOT_SENT
+
+
+def decide_absent(tries: Tries) -> OperationEvent:
+    """Decide what follows proof that an unknown outcome did not happen: another attempt, or a dead letter."""
+    return OperationEvent.TRIES_USED_UP if tries.used_up else OperationEvent.PROVED_ABSENT
+
+
+def pause(attempt: int) -> int:
+    """Return the pause after an attempt, before the database takes some of it off."""
+    return min(FIRST_PAUSE_MS << min(max(attempt - 1, 0), _DOUBLINGS), LONGEST_PAUSE_MS)

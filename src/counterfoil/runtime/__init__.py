@@ -1,0 +1,1 @@
+"""What goes on by itself: sending what is due, and settling what nobody knows."""

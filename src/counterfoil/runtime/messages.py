@@ -1,0 +1,86 @@
+"""One claimed intent: its effect is run once, and what became of it is made ready to be recorded."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from counterfoil import performing
+from counterfoil.core.outbox import LONGEST_WAIT_MS, PATIENCE_MS
+from counterfoil.model import NotSent
+from counterfoil.performing import NeverStarted, Raised, Returned
+from counterfoil.runners import uptime
+from counterfoil.storage.scripts.claims import granted_by
+from counterfoil.storage.scripts.outbox import Finished, Unbegun
+
+if TYPE_CHECKING:
+    from counterfoil.desk import Desk
+    from counterfoil.effects import Effect
+    from counterfoil.performing import Job, Result
+    from counterfoil.runners import AsyncRunner
+    from counterfoil.storage.script import Row
+    from counterfoil.storage.scripts.claims import Granted
+    from counterfoil.storage.scripts.outbox import Ended
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """An intent that this process has claimed; `claimed_at` is the uptime before it did."""
+
+    effect: Effect[Any]
+    job: Job
+    granted: Granted
+    claimed_at: float
+    stream: str | None
+
+    @classmethod
+    def of(cls, desk: Desk, effect: Effect[Any], row: Row, claimed_at: float) -> Message:
+        """Return the message that a claimed row stands for."""
+        return cls(effect, desk.stored_job(effect, row), granted_by(row), claimed_at, row["stream"])
+
+    @property
+    def order(self) -> tuple[str, str]:
+        """Return where its row stands among others: the order in which rows are locked."""
+        return (self.job.key.tenant, self.job.key.operation_id)
+
+    async def send(self, runner: AsyncRunner) -> Ended:
+        """Run the effect, unless the claim may be another worker's by now, and return what is to be recorded."""
+        if (uptime() - self.claimed_at) * 1000 >= PATIENCE_MS:
+            return self.unbegun()
+        result = await runner.run(performing.run(self.job, self.granted), wait_ms=0, claimed_at=self.claimed_at)
+        return self._ended(result)
+
+    def unbegun(self, delay: int = 0) -> Unbegun:
+        """Return the claim, to be given back."""
+        return Unbegun(key=self.job.key, fence=self.granted.fence, delay=delay)
+
+    def lost(self, error: BaseException) -> Finished:
+        """Return what is recorded of an effect whose sending was cut short: nobody knows."""
+        return self._finished(Raised(error))
+
+    @property
+    def is_in_stream(self) -> bool:
+        """Say whether others wait for it."""
+        return self.stream is not None
+
+    def _ended(self, result: Result) -> Ended:
+        if isinstance(result, NeverStarted) and isinstance(result.error, NotSent):
+            return self.unbegun()
+        return self._finished(result)
+
+    def _finished(self, result: Result) -> Finished:
+        return Finished(
+            request=self.job.request,
+            granted=self.granted,
+            outcome=performing.outcome_of(self.effect, result),
+            wait=0 if isinstance(result, Returned) else _wait_of(result.error),
+        )
+
+
+def _wait_of(error: BaseException) -> int:
+    """Return how long a provider asked to be left alone, in milliseconds, as its adapter noted on the exception."""
+    seconds = getattr(error, "retry_after", None)
+    if not isinstance(seconds, int | float) or isinstance(seconds, bool) or not math.isfinite(seconds):
+        return 0
+    return min(max(0, round(seconds * 1000)), LONGEST_WAIT_MS)

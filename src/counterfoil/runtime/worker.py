@@ -1,0 +1,57 @@
+"""A dispatcher and a reconciler side by side: what one process does until it is told to stop."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from counterfoil.ledger import DEFAULT_BATCH
+from counterfoil.runtime.dispatcher import Dispatcher
+from counterfoil.runtime.reconciler import Reconciler
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+
+    from counterfoil.desk import Desk
+    from counterfoil.effects import Effect
+
+
+@dataclass(slots=True)
+class Worker:
+    """Sends what is due and settles what nobody knows, for the effects that this process declares.
+
+    Args:
+        desk: What an opened Counterfoil works with.
+        effects: The effects to send; by default all that are declared in this process.
+        batch: Intents that are claimed and recorded in one transaction.
+        concurrency: Effects that run at once; by default two batches.
+    """
+
+    desk: Desk
+    effects: Collection[Effect[Any]] = ()
+    batch: int = DEFAULT_BATCH
+    concurrency: int | None = None
+    dispatcher: Dispatcher = field(init=False)
+    reconciler: Reconciler = field(init=False)
+
+    def __post_init__(self) -> None:
+        """Make the two."""
+        self.dispatcher = Dispatcher(self.desk, self.effects, self.batch, self.concurrency)
+        self.reconciler = Reconciler(self.desk, self.effects)
+
+    async def run(self) -> None:
+        """Work until `stop` is called, then finish what is under way."""
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self.reconciler.run())
+            group.create_task(self.dispatcher.run())
+
+    async def drain(self) -> None:
+        """Settle what can be and send what is due, until nothing is."""
+        await self.reconciler.settle()
+        await self.dispatcher.drain()
+
+    def stop(self) -> None:
+        """Claim nothing more; safe to call from a signal handler of the loop."""
+        self.dispatcher.stop()
+        self.reconciler.stop()

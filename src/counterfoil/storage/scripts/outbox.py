@@ -1,0 +1,187 @@
+"""Scripts of the outbox: intents that commit with what caused them, and a dispatcher's turns."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from counterfoil.core.effects import ClaimDecision, decide_claim
+from counterfoil.core.outbox import PATIENCE_MS
+from counterfoil.core.states import OperationState, Sender
+from counterfoil.storage import rows
+from counterfoil.storage.script import Row, Script, all_rows, lone_row, one_row
+from counterfoil.storage.scripts import settling
+from counterfoil.storage.scripts.claims import CLAIMED, Granted, Request
+from counterfoil.storage.scripts.moves import Outcome, key_params
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from counterfoil.core.outbox import Terms
+    from counterfoil.model import OperationKey
+
+# --- enqueue ---------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Wish:
+    """An operation that a dispatcher is to send, and on which terms."""
+
+    request: Request
+    terms: Terms
+
+
+@dataclass(frozen=True, slots=True)
+class Queued:
+    """The intent is recorded, by this transaction."""
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """The operation was asked for before: what its row means for who asks again."""
+
+    decision: ClaimDecision
+    row: Row
+
+
+def enqueue(wish: Wish) -> Script[Queued | Known]:
+    """Record an intent, or say what is known of its operation."""
+    new = yield from lone_row("insert_intent", **_columns(wish))
+    if new is not None:
+        return Queued()
+    return (yield from _known(wish.request))
+
+
+def enqueue_all(wishes: Sequence[Wish]) -> Script[tuple[Queued | Known, ...]]:
+    """Record several intents in one transaction; those of one stream stay in order.
+
+    All others are recorded in the order of their ids, so that two who ask for the same ones never wait for each other.
+    """
+    results: dict[int, Queued | Known] = {}
+    for number in sorted(range(len(wishes)), key=lambda number: _turn_of(wishes[number])):
+        new = yield from one_row("insert_intent", **_columns(wishes[number]))
+        results[number] = Queued() if new is not None else (yield from _known(wishes[number].request))
+    return tuple(results[number] for number in range(len(wishes)))
+
+
+def _turn_of(wish: Wish) -> tuple[str, str, str]:
+    key, stream = wish.request.key, wish.terms.stream
+    return (key.tenant, stream or "", "" if stream else key.operation_id)
+
+
+def _known(request: Request) -> Script[Known]:
+    row = yield from one_row("look_at_operation", **request.id)
+    if row is None:
+        raise LookupError(f"operation {request.key} vanished")
+    return Known(decide_claim(rows.snapshot(row, request.facts), request.wanted), row)
+
+
+def _columns(wish: Wish) -> dict[str, Any]:
+    request, terms = wish.request, wish.terms
+    return {
+        **request.columns(),
+        "sender": Sender.DISPATCHER.value,
+        "state": OperationState.PENDING.value,
+        "payload": request.payload,
+        "stream": terms.stream,
+        "due_at": terms.due_at,
+        "delay": terms.delay,
+        "time_to_live": terms.time_to_live,
+        "max_attempts": terms.max_attempts,
+        "time_limit": request.facts.time_limit,
+        "lease": request.facts.lease,
+    }
+
+
+# --- a dispatcher's turn ---------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Lane:
+    """One effect of which so many intents may be claimed; `since` is where the search begins."""
+
+    effect: str
+    effect_version: int
+    limit: int
+    since: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finished:
+    """An attempt that ended: what is to be recorded, and how long its provider asked to wait."""
+
+    request: Request
+    granted: Granted
+    outcome: Outcome
+    wait: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Unbegun:
+    """A claim that is given back, since its effect did not begin; it is due again after `delay` milliseconds."""
+
+    key: OperationKey
+    fence: int
+    delay: int = 0
+
+
+Ended = Finished | Unbegun
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """What one transaction of a dispatcher did: it settled the last batch and claimed the next one."""
+
+    settled: tuple[settling.Settled | settling.Late | None, ...]
+    claimed: tuple[Row, ...]
+
+
+def turn(ended: Sequence[Ended], lanes: Sequence[Lane], holder: str) -> Script[Turn]:
+    """Record how attempts ended and claim what is due, in one transaction.
+
+    Rows are taken in the order of their ids, so that no two workers wait for each other.
+    """
+    settled: list[settling.Settled | settling.Late | None] = []
+    for one in ended:
+        result = yield from _end(one)
+        settled.append(result)
+    claimed: list[Row] = []
+    for lane in lanes:
+        claimed.extend((yield from claim_due(lane, holder)))
+    return Turn(tuple(settled), tuple(claimed))
+
+
+def claim_due(lane: Lane, holder: str) -> Script[Sequence[Row]]:
+    """Claim the intents of one effect that are due; each is its holder's for its lease."""
+    found = yield from all_rows(
+        "claim_due",
+        effect=lane.effect,
+        effect_version=lane.effect_version,
+        since=lane.since,
+        limit=lane.limit,
+        state=CLAIMED,
+        holder=holder,
+        patience=PATIENCE_MS,
+    )
+    return sorted(found, key=lambda row: (row["due_at"], row["seq"]))
+
+
+def find_held(holder: str) -> Script[Sequence[Row]]:
+    """Look up which intents a claim holds whose COMMIT nobody heard of."""
+    return (yield from all_rows("list_held", holder=holder))
+
+
+def _end(one: Ended) -> Script[settling.Settled | settling.Late | None]:
+    match one:
+        case Finished():
+            return (yield from settling.settle_among_others(one.request, one.granted, one.outcome, wait=one.wait))
+        case Unbegun():
+            yield from one_row(
+                "release_if_fenced",
+                **key_params(one.key),
+                fence=one.fence,
+                delay=one.delay,
+                state=OperationState.PENDING,
+                expected_state=OperationState.IN_FLIGHT,
+            )
+            return None
