@@ -7,22 +7,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, assert_never
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
-from counterfoil import answers, codec
+from counterfoil import answers
 from counterfoil.core.effects import AlreadySettled, Held, MayClaim, OtherVersion, SameEffect, Superseded, Unsettled
-from counterfoil.core.outcomes import classify
-from counterfoil.core.states import AttemptOutcome
 from counterfoil.core.unknown import AskProvider, Resend
 from counterfoil.effects import REGISTRY, Bound, Effect, EffectCall
-from counterfoil.errors import CommitUnknown, HiddenRetries, InvalidLookupAnswer, StoreError, StoreUnavailable
-from counterfoil.model import Answered, CannotTell, Found, LookupAnswer, NotSent, OperationKey, Receipt, Refused
+from counterfoil.errors import CommitUnknown, InvalidLookupAnswer, StoreError, StoreUnavailable
+from counterfoil.model import CannotTell, Found, LookupAnswer, NotSent, OperationKey, Receipt
 from counterfoil.providing import answer_type
+from counterfoil.results import NeverStarted, Result, Returned, found_outcome, outcome_of, storable
 from counterfoil.storage import rows
 from counterfoil.storage.scripts import claims, lookups, settling
 from counterfoil.storage.scripts.claims import Granted, LostRace, NoRow, Request, Seen
 from counterfoil.storage.scripts.lookups import MayRetry, StillUnknown
-from counterfoil.storage.scripts.moves import Outcome
 from counterfoil.storage.scripts.settling import Late, Settled
 
 if TYPE_CHECKING:
@@ -32,34 +30,6 @@ LOST_COMMITS = 2
 """Commits of a claim that may fail in one entry before the database is held to be out of order."""
 SETTLE_TRIES = 3
 """Each waits for the database's lock as long as any write does: half a minute in all."""
-ERROR_TEXT = 500
-"""Characters kept of a message that an effect's author wrote for a refusal."""
-SEARCHED_TEXT = 20 * ERROR_TEXT
-"""Characters searched for credentials before that: one that was cut in two would not be recognised."""
-
-
-@dataclass(frozen=True, slots=True)
-class Returned:
-    """The effect returned."""
-
-    value: Any
-
-
-@dataclass(frozen=True, slots=True)
-class Raised:
-    """The effect raised, or was cancelled while it ran."""
-
-    error: BaseException
-
-
-@dataclass(frozen=True, slots=True)
-class NeverStarted:
-    """The caller was cancelled before the effect began."""
-
-    error: BaseException
-
-
-Result = Returned | Raised | NeverStarted
 
 
 @dataclass(frozen=True, slots=True)
@@ -329,92 +299,6 @@ def _settle(job: Job, maker: Maker[Any], result: Result) -> Protocol[Settled | L
     raise LookupError("unreachable: the last try returns or raises")
 
 
-def outcome_of(effect: Effect[Any], result: Result) -> Outcome:
-    """Return what is to be stored of a result."""
-    match result:
-        case Returned(Answered(value, evidence, unreadable)):
-            return answered(effect, value, evidence, unreadable)
-        case Returned(value):
-            encoded = codec.encode_receipt(value, redact=effect.redact)
-            return Outcome(outcome=AttemptOutcome.SUCCEEDED, receipt=encoded.body, marker=encoded.marker)
-        case NeverStarted(error):
-            return Outcome(outcome=AttemptOutcome.NOT_SENT, error_class=_class(error))
-        case Raised(error):
-            outcome, covers_earlier = _classified(effect, error)
-            return Outcome(
-                outcome=outcome, error_class=_class(error), error_text=_text(error), covers_earlier=covers_earlier
-            )
-        case _:
-            assert_never(result)
-
-
-def answered(effect: Effect[Any], value: Any, evidence: Mapping[str, Any], unreadable: str | None) -> Outcome:
-    """Return what is to be stored of an effect that happened, with what supports it."""
-    encoded = codec.encode_receipt(value, redact=effect.redact)
-    kept = codec.encode_receipt(evidence, redact=effect.redact) if evidence else None
-    return Outcome(
-        outcome=AttemptOutcome.SUCCEEDED,
-        receipt=encoded.body,
-        marker=storable(unreadable) if unreadable is not None else encoded.marker,
-        evidence=kept.body if kept is not None else None,
-    )
-
-
-def _classified(effect: Effect[Any], error: BaseException) -> tuple[AttemptOutcome, bool]:
-    """Return what an exception means, and whether a refusal covers earlier attempts, too."""
-    told = _told(effect, error)
-    if isinstance(told, Refused):
-        return AttemptOutcome.REFUSED, told.covers_earlier
-    if told in {AttemptOutcome.NOT_SENT, AttemptOutcome.REFUSED, AttemptOutcome.UNKNOWN}:
-        return told, True
-    ours = classify(error, not_sent=effect.not_sent, refused=effect.refused)
-    if ours is AttemptOutcome.UNKNOWN and _never_left(error):
-        return AttemptOutcome.NOT_SENT, True
-    return ours, not isinstance(error, Refused) or error.covers_earlier
-
-
-def _never_left(error: BaseException) -> bool:
-    """Say whether nothing was sent: a known client's exception proves it, or the client was refused before."""
-    from counterfoil.providers.tables import never_left  # noqa: PLC0415 - only failures need the clients' tables
-
-    if isinstance(error, HiddenRetries):
-        return error.sent == 0
-    try:
-        return never_left(error)
-    except Exception:  # noqa: BLE001 - the effect has ended: nothing may keep its outcome from being recorded
-        return False
-
-
-def _told(effect: Effect[Any], error: BaseException) -> AttemptOutcome | Refused | None:
-    """Ask the provider's classifier; one that fails itself says nothing."""
-    if effect.provider.classify is None:
-        return None
-    try:
-        return effect.provider.classify(error)
-    except Exception:  # noqa: BLE001 - the effect has ended: nothing may keep its outcome from being recorded
-        return AttemptOutcome.UNKNOWN
-
-
-def _class(error: BaseException) -> str:
-    return f"{type(error).__module__}.{type(error).__qualname__}"
-
-
-def _text(error: BaseException) -> str | None:
-    """Keep the words of an effect's author; a client library's message may quote the payload."""
-    if isinstance(error, NotSent | Refused):
-        return storable(str(error.args[0])) if error.args else None
-    status = getattr(getattr(error, "response", None), "status_code", None)
-    return f"HTTP status {status}" if isinstance(status, int) else None
-
-
-def storable(text: str) -> str:
-    """Return words for people as any database can hold them, without credentials."""
-    from counterfoil.credentials import redact_text  # noqa: PLC0415 - only failures need it
-
-    kept = redact_text(text[:SEARCHED_TEXT])[:ERROR_TEXT]
-    return kept.replace("\0", "\\0").encode("utf-8", "backslashreplace").decode()
-
-
 # --- look-up ---------------------------------------------------------------------------------------------------------
 
 
@@ -455,12 +339,3 @@ def checked_answer(effect: Effect[Any], answer: Any) -> LookupAnswer:
             " CannotTell(): only these say whether the effect happened."
         )
     return CannotTell(storable(str(known.reason))) if isinstance(known, CannotTell) else known
-
-
-def found_outcome(effect: Effect[Any], found: Found) -> Outcome:
-    """Return what is to be stored of an effect that a look-up found."""
-    encoded = codec.encode_receipt(found.value, redact=effect.redact)
-    evidence = codec.encode_receipt(found.evidence, redact=effect.redact)
-    return Outcome(
-        outcome=AttemptOutcome.SUCCEEDED, receipt=encoded.body, marker=encoded.marker, evidence=evidence.body
-    )

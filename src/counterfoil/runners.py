@@ -25,18 +25,15 @@ from counterfoil.performing import (
     SETTLE_TRIES,
     AskLiveness,
     Look,
-    NeverStarted,
     Pause,
     Protocol,
-    Raised,
     Read,
-    Result,
-    Returned,
     RunEffect,
     RunLookup,
     Step,
     Write,
 )
+from counterfoil.results import NeverStarted, Raised, Result, Returned
 from counterfoil.storage.scripts import leases
 
 if TYPE_CHECKING:

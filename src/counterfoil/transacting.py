@@ -7,22 +7,22 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
-from counterfoil import answers, codec
+from counterfoil import answers
 from counterfoil.active import inside
-from counterfoil.core.states import AttemptOutcome
 from counterfoil.errors import CommitUnknown, InvalidArguments
 from counterfoil.model import Statement
 from counterfoil.performing import Read, Write
+from counterfoil.results import happened
 from counterfoil.storage import rows
 from counterfoil.storage.scripts import claims, settling
 from counterfoil.storage.scripts.claims import Seen
-from counterfoil.storage.scripts.moves import Outcome
 from counterfoil.storage.scripts.settling import Settled
 
 if TYPE_CHECKING:
     from counterfoil.model import Receipt
     from counterfoil.performing import Job
     from counterfoil.storage.script import Maker
+    from counterfoil.storage.scripts.moves import Outcome
 
 T = TypeVar("T")
 Body: TypeAlias = Callable[[Any], Any]
@@ -134,12 +134,7 @@ def blocking_body(job: Job) -> Body | None:
 
 def _encoding(job: Job) -> Callable[[Any], Outcome]:
     """Return how a transactional effect's result is stored."""
-
-    def encode(value: Any) -> Outcome:
-        encoded = codec.encode_receipt(value, redact=job.effect.redact)
-        return Outcome(outcome=AttemptOutcome.SUCCEEDED, receipt=encoded.body, marker=encoded.marker)
-
-    return encode
+    return lambda value: happened(job.effect, value)
 
 
 def receipt(job: Job, seen: Recorded) -> Receipt[Any]:

@@ -11,7 +11,8 @@ from counterfoil.core.states import OperationState
 from counterfoil.core.unknown import absence_counts_from
 from counterfoil.errors import CommitUnknown, ContradictoryDeclaration, OperationNotFound
 from counterfoil.model import Absent, CannotTell, Found, LookupAnswer
-from counterfoil.performing import Job, Protocol, Read, Write, ask, found_outcome
+from counterfoil.performing import Job, Protocol, Read, Write, ask
+from counterfoil.results import found_outcome
 from counterfoil.storage import rows
 from counterfoil.storage.scripts import claims, lookups
 from counterfoil.storage.scripts.claims import NoRow, Seen

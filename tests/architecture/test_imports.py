@@ -49,7 +49,7 @@ FACADES = layer(
         "joining",
     ),
     *("migrating", "performing", "runners", "transacting", "liveness", "rebuilding", "verifying", "operations"),
-    *("reviewing", "reviews", "delivery", "enqueuing"),
+    *("results", "reviewing", "reviews", "delivery", "enqueuing"),
     is_open=True,
 )
 
@@ -76,7 +76,7 @@ DOORS = frozenset({(facade, "langgraph") for facade in FACADES.rooms}) | {
     (facade, "integrations") for facade in ("joining", "aio", "active")
 }
 # What is known of real clients' exceptions and retries is asked for when there is such an exception or client.
-DOORS |= {(facade, "providers") for facade in ("declaring", "effects", "performing")}
+DOORS |= {(facade, "providers") for facade in ("declaring", "effects", "results")}
 # `cf.drain` does in the caller's own process what a worker does beside it.
 DOORS |= {(facade, "runtime") for facade in ("ledger", "aio")}
 

@@ -405,3 +405,45 @@ def test_any_words_in_a_refusal_can_be_stored(subject: Subject, words: str) -> N
             subject.perform(made)
     assert len(subject.operation["error_text"]) <= 600
     assert "\0" not in subject.operation["error_text"]
+
+
+# --- evidence beside the value ----------------------------------------------------------------------------------------
+
+
+def test_an_effect_may_keep_evidence_beside_its_value(subject: Subject) -> None:
+    from counterfoil import Answered
+
+    answer = Answered({"id": 7, "secret": "s"}, {"status": 201, "secret": "s"})
+    ticket = subject.ticket(lambda: answer, redact=["secret"])
+    first = subject.perform(ticket, title="a")
+    again = subject.perform(ticket, title="a")
+    for receipt in (first, again):
+        assert receipt.value["id"] == 7
+        assert receipt.evidence["status"] == 201
+        assert "s" not in {str(receipt.value["secret"]), str(receipt.evidence["secret"])}
+    assert (first.answered_from, again.answered_from) == ("effect", "receipt")
+
+
+def test_an_effect_whose_answer_cannot_be_read_has_happened(subject: Subject) -> None:
+    from counterfoil import Answered
+
+    ticket = subject.ticket(lambda: Answered(None, {"status": 201}, "the body\0 is not JSON"))
+    for _ in range(2):
+        receipt = subject.perform(ticket, title="a")
+        assert receipt.evidence == {"status": 201}
+        with pytest.raises(ReceiptUnreadable, match="is not JSON"):
+            _ = receipt.value
+    assert (subject.state, len(subject.sent)) == ("succeeded", 1)
+
+
+def test_how_long_the_provider_wants_to_be_left_alone_reaches_the_caller(subject: Subject) -> None:
+    errors: list[Exception] = [NotSent("429", retry_after=7.5), NotSent("busy")]
+
+    def end() -> None:
+        raise errors.pop(0)
+
+    ticket = subject.ticket(end)
+    for seconds in (7.5, None):
+        with pytest.raises(EffectNotSent) as caught:
+            subject.perform(ticket, title="a")
+        assert caught.value.retry_after == seconds

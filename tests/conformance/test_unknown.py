@@ -499,6 +499,46 @@ def test_a_refusal_under_a_resend_is_final(subject: Subject) -> None:
     assert subject.cases() == []
 
 
+@pytest.mark.parametrize("by_classifier", [False, True], ids=["raised", "classified"])
+def test_a_refusal_at_the_door_tells_nothing_of_a_first_send_that_was_lost(
+    subject: Subject, *, by_classifier: bool
+) -> None:
+    from counterfoil import Refused
+
+    door = Refused("401", covers_earlier=False)
+    errors: list[Exception] = [OSError(), KeyError("401") if by_classifier else door]
+
+    def end() -> None:
+        raise errors.pop(0)
+
+    def classify(error: BaseException) -> Refused | None:
+        return door if isinstance(error, KeyError) else None
+
+    ticket = subject.ticket(end, provider=Provider(key_lifetime="1h", classify=classify))
+    for _ in range(2):
+        with pytest.raises(OutcomeUnknown):
+            subject.perform(ticket, title="a")
+    assert (subject.state, subject.cases()) == ("unknown", ["unknown_outcome"])
+    assert subject.attempts() == ["unknown", "refused"]
+
+
+def test_a_refusal_at_the_door_is_final_where_nothing_was_lost(subject: Subject) -> None:
+    from counterfoil import Refused
+
+    errors: list[Exception] = [NotSent("busy"), Refused("401", covers_earlier=False)]
+
+    def end() -> None:
+        raise errors.pop(0)
+
+    ticket = subject.ticket(end, provider=Provider(key_lifetime="1h"))
+    with pytest.raises(EffectNotSent):
+        subject.perform(ticket, title="a")
+    for _ in range(2):
+        with pytest.raises(EffectRefused):
+            subject.perform(ticket, title="a")
+    assert (subject.state, subject.cases(), subject.attempts()) == ("failed", [], ["not_sent", "refused"])
+
+
 # --- a call inside an effect ------------------------------------------------------------------------------------------
 
 

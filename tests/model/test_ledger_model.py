@@ -36,8 +36,9 @@ from counterfoil.errors import (
     Retry,
 )
 from counterfoil.model import OperationKey, Trusted
-from counterfoil.performing import AskLiveness, Look, Pause, Raised, Read, Result, Returned, RunEffect, RunLookup, Write
+from counterfoil.performing import AskLiveness, Look, Pause, Read, RunEffect, RunLookup, Write
 from counterfoil.performing import perform as perform_protocol
+from counterfoil.results import Raised, Result, Returned
 from counterfoil.storage.script import Ddl, Script
 from counterfoil.testing.clock import FakeClock
 from counterfoil.testing.grounds import ground_at
