@@ -1,6 +1,7 @@
 """One POST or PUT by each client that has a table, with short time-outs and its hidden retries off."""
 
 import asyncio
+import urllib.request
 from collections.abc import Callable
 from typing import Any, Final
 
@@ -73,6 +74,13 @@ def by_botocore(
     return client.send_message(QueueUrl=url, MessageBody="x")
 
 
+def by_urllib(url: str, method: str = "POST", *, proxy: str | None = None, wait: float = LONG) -> Any:
+    proxies = urllib.request.ProxyHandler({"http": proxy, "https": proxy} if proxy else {})
+    asked = urllib.request.Request(url, data=b"{}", method=method)  # noqa: S310 - a test's own server
+    with urllib.request.build_opener(proxies).open(asked, timeout=wait) as reply:
+        return reply.read()
+
+
 CLIENTS: Final[dict[str, Send]] = {
     "httpx": by_httpx,
     "httpx-async": by_httpx_async,
@@ -81,4 +89,5 @@ CLIENTS: Final[dict[str, Send]] = {
     "urllib3-counting": by_urllib3_counting,
     "aiohttp": by_aiohttp,
     "botocore": by_botocore,
+    "urllib": by_urllib,
 }

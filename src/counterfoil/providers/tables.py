@@ -25,21 +25,23 @@ HOMES: Final = {
     "aiohttp": "aiohttp",
     "aiosmtplib": "smtp_answers",
     "botocore": "botocore",
+    "builtins": "stdlib",
     "grpc": "grpc",
+    "http": "stdlib",
     "httpcore": "httpx",
     "httpx": "httpx",
     "psycopg": "psycopg",
     "psycopg_pool": "psycopg",
     "requests": "requests",
     "smtplib": "smtp_answers",
+    "socket": "stdlib",
     "sqlalchemy": "sqlalchemy",
+    "ssl": "stdlib",
     "stripe": "stripe_errors",
+    "urllib": "stdlib",
     "urllib3": "urllib3",
 }
 """The file of this room that knows a top-level package."""
-
-CLASSIFIERS: Final = {"aiosmtplib": "smtp_answers", "smtplib": "smtp_answers", "stripe": "stripe"}
-"""The file of this room that judges a package's exceptions by a function of its own."""
 
 RETRIERS: Final = frozenset(
     {"aiohttp_retry", "backoff", "httpx_retries", "httpx_retry", "retry", "retrying", "stamina", "tenacity"}
@@ -96,14 +98,8 @@ def classify(error: BaseException) -> Judgement | None:
     """
     if never_left(error):
         return AttemptOutcome.NOT_SENT
-    told = (judge(error) for judge in _judges(type(error)))
+    told = (known.judge(error) for known in tables_of(type(error)))
     return next((judgement for judgement in told if judgement is not None), None)
-
-
-def _judges(cls: type) -> Iterator[Callable[[BaseException], Judgement | None]]:
-    yield from (known.judge for known in tables_of(cls))
-    homes = dict.fromkeys(CLASSIFIERS[root(each)] for each in cls.__mro__ if root(each) in CLASSIFIERS)
-    yield from (import_module(f"{__package__}.{home}").classify for home in homes)
 
 
 def is_lost_reply(cls: type[BaseException]) -> bool:

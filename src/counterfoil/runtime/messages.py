@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from counterfoil import performing
 from counterfoil.core.outbox import LONGEST_WAIT_MS, PATIENCE_MS
 from counterfoil.model import NotSent
-from counterfoil.performing import NeverStarted, Raised, Returned
+from counterfoil.results import NeverStarted, Raised, Returned, outcome_of
 from counterfoil.runners import uptime
 from counterfoil.storage.scripts.claims import granted_by
 from counterfoil.storage.scripts.outbox import Finished, Unbegun
@@ -17,7 +17,8 @@ from counterfoil.storage.scripts.outbox import Finished, Unbegun
 if TYPE_CHECKING:
     from counterfoil.desk import Desk
     from counterfoil.effects import Effect
-    from counterfoil.performing import Job, Result
+    from counterfoil.performing import Job
+    from counterfoil.results import Result
     from counterfoil.runners import AsyncRunner
     from counterfoil.storage.script import Row
     from counterfoil.storage.scripts.claims import Granted
@@ -73,7 +74,7 @@ class Message:
         return Finished(
             request=self.job.request,
             granted=self.granted,
-            outcome=performing.outcome_of(self.effect, result),
+            outcome=outcome_of(self.effect, result),
             wait=0 if isinstance(result, Returned) else _wait_of(result.error),
         )
 
