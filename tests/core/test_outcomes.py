@@ -28,8 +28,7 @@ def judged(error: BaseException, **declared: Any) -> AttemptOutcome:
     [
         (NotSent(), NOT_SENT),
         (Refused(), REFUSED),
-        (ConnectionRefusedError(), NOT_SENT),
-        (socket.gaierror(), NOT_SENT),
+        (ConnectionRefusedError(), UNKNOWN),  # the tables of clients know more
         (TimeoutError(), UNKNOWN),
         (ConnectionResetError(), UNKNOWN),
         (ConnectionAbortedError(), UNKNOWN),

@@ -1,9 +1,12 @@
 """Each client on a real wire that fails in one way: what its exception means, and what the server saw."""
 
 import asyncio
+import gc
 import socket
 import subprocess
 import sys
+import warnings
+import xmlrpc.client
 from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
@@ -24,6 +27,15 @@ from tests.providers.faulty import Faulty
 
 NOT_SENT, UNKNOWN = AttemptOutcome.NOT_SENT, AttemptOutcome.UNKNOWN
 pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning", "ignore::ResourceWarning")
+
+
+@pytest.fixture(scope="module", autouse=True)
+def swept() -> Iterator[None]:
+    """Collect the sockets that clients leave open when they fail, before another test is blamed for them."""
+    yield
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        gc.collect()
 
 
 def raised(send: Any, *args: Any, **kwargs: Any) -> Exception:
@@ -265,6 +277,31 @@ def test_what_comes_through_a_package_that_calls_again_is_unknown(name: str, clo
     assert meant(raised(again.call, CLIENTS["httpx"], f"http://{closed}")) is UNKNOWN
 
 
+def by_xmlrpc(url: str) -> None:
+    with xmlrpc.client.ServerProxy(url) as server:
+        server.create()
+
+
+def test_the_second_call_that_xmlrpc_makes_by_itself_says_nothing_of_the_first(closed: str) -> None:
+    with Faulty(faulty.refuse_after_lost_reply) as server:
+        error = raised(by_xmlrpc, server.url)
+        assert (type(error), meant(error), server.requests) == (ConnectionRefusedError, UNKNOWN, 1)
+
+
+@pytest.mark.parametrize("error", [ConnectionRefusedError(), socket.gaierror()])
+def test_python_s_own_refusals_were_not_sent(error: OSError) -> None:
+    assert meant(error) is NOT_SENT
+
+
+@pytest.mark.parametrize(
+    "error",
+    [OSError(), TimeoutError(), ConnectionResetError(), ConnectionAbortedError(), BrokenPipeError(), Exception()],
+)
+def test_python_s_other_errors_are_unknown(error: Exception) -> None:
+    assert meant(error) is UNKNOWN
+    assert meant(ExceptionGroup("one inside", [ConnectionRefusedError()])) is UNKNOWN
+
+
 # --- the tables -------------------------------------------------------------------------------------------------------
 
 
@@ -292,7 +329,7 @@ PLACES = {
     "smtp_answers": ("smtplib", "aiosmtplib"),
     "sqlalchemy": ("sqlalchemy.exc",),
     "stripe_errors": ("stripe",),
-    "stdlib": ("urllib.error", "http.client"),
+    "stdlib": ("builtins", "socket", "urllib.error", "http.client"),
     "urllib3": ("urllib3.exceptions",),
 }
 

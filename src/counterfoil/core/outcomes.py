@@ -10,15 +10,6 @@ from counterfoil.model import NotSent, Refused
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-NOTHING_LEFT: Final = frozenset({
-    ("builtins", "ConnectionRefusedError"),
-    ("socket", "gaierror"),
-})  # fmt: skip
-"""Python's own exceptions that are raised before a connection stands, so no request can have left this machine.
-
-Those of client libraries are in `counterfoil.providers`.
-"""
-
 LOST: Final = frozenset({
     ("asyncio", "CancelledError"),
     ("asyncio", "IncompleteReadError"),
@@ -37,13 +28,11 @@ _HARMLESS_TIMEOUTS: Final = frozenset(
 def classify(
     error: BaseException, *, not_sent: tuple[type[BaseException], ...], refused: tuple[type[BaseException], ...]
 ) -> AttemptOutcome:
-    """Return what an attempt's exception says; whatever is not known to mean less means `unknown`."""
+    """Return what an attempt's exception was raised or declared to say; anything else means `unknown`."""
     if isinstance(error, (NotSent, *not_sent)):
         return AttemptOutcome.NOT_SENT
     if isinstance(error, (Refused, *refused)):
         return AttemptOutcome.REFUSED
-    if any((root(cls), cls.__name__) in NOTHING_LEFT for cls in type(error).__mro__):
-        return AttemptOutcome.NOT_SENT
     return AttemptOutcome.UNKNOWN
 
 

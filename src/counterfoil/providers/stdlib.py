@@ -1,4 +1,4 @@
-"""Python's own clients, `urllib.request` and `http.client`: what their exceptions mean.
+"""Python's own clients, `socket`, `http.client` and `urllib.request`: what their exceptions mean.
 
 Their errors are those of sockets and of TLS, whatever they were raised for: the traceback tells whether it was while
 connecting.
@@ -37,13 +37,14 @@ def _judge(error: BaseException) -> Judgement | None:
 
 
 TABLE: Final = Table(
-    client="urllib.request, http.client",
-    not_sent=frozenset(),
+    client="Python itself",
+    not_sent=frozenset({"builtins.ConnectionRefusedError", "socket.gaierror"}),
     unknown=frozenset({"urllib.URLError", "urllib.HTTPError", "urllib.ContentTooShortError", "http.HTTPException"}),
+    is_first_try=lambda error: not _is_redirected(error),
     never_left=_never_left,
     judge=_judge,
     by_structure=(
-        ("any, raised while connecting, also as the `reason` of a `URLError`", "not sent"),
+        ("any that `http.client` raises while connecting, also as the `reason` of a `URLError`", "not sent"),
         ("any, after a redirect was followed", "unknown"),
         ("`HTTPError`", "by its status"),
     ),

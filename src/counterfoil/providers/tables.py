@@ -44,7 +44,8 @@ HOMES: Final = {
 """The file of this room that knows a top-level package."""
 
 RETRIERS: Final = frozenset(
-    {"aiohttp_retry", "backoff", "httpx_retries", "httpx_retry", "retry", "retrying", "stamina", "tenacity"}
+    {"aiohttp_retry", "backoff", "httplib2", "httpx_retries", "httpx_retry", "retry", "retrying", "stamina", "tenacity"}
+    | {"xmlrpc"}
 )
 """Packages that call again: of what was sent before the try that they give up on, an exception tells nothing."""
 
