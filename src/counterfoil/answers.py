@@ -27,7 +27,6 @@ from counterfoil.errors import (
     EffectVersionMissing,
     FenceLost,
     FingerprintMismatch,
-    HiddenRetries,
     OperationClosed,
     OperationError,
     OperationInProgress,
@@ -131,8 +130,9 @@ def not_stored(key: OperationKey, result: object, error: StoreError) -> OutcomeN
 
 def _mistake(cause: BaseException | None, answer: EffectNotSent) -> UsageError | EffectNotSent:
     """Return the caller's own mistake first, where that kept the effect from being sent."""
-    if isinstance(cause, HiddenRetries):
-        return cause
+    for mistake in (cause, cause.__cause__ if cause is not None else None):
+        if isinstance(mistake, UsageError):
+            return mistake
     answer.__cause__ = cause
     return answer
 

@@ -2,6 +2,8 @@
 
 import asyncio
 import gzip
+import importlib
+import sys
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import ExitStack, closing
 from typing import Any
@@ -15,8 +17,10 @@ from counterfoil.errors import (
     EffectNotSent,
     EffectRefused,
     HiddenRetries,
+    MissingExtra,
     OutcomeUnknown,
     ReceiptUnreadable,
+    ResourceMissing,
 )
 from counterfoil.providers.http import LONGEST_WAIT_S, Answers, Http, KeyReused, UnclearAnswer
 from tests.providers import faulty
@@ -424,6 +428,20 @@ def test_a_proxy_that_does_not_connect_was_handed_nothing(desk: Blocking, opened
         with pytest.raises(EffectNotSent):
             desk.perform(desk.effect(Http(), timeout=0.2), "https://elsewhere.invalid/things")
         assert {line.split()[0] for line in proxy.lines} == {b"CONNECT"}
+
+
+def test_without_a_client_nothing_was_sent_and_the_mistake_is_told(desk: Blocking) -> None:
+    for _ in range(2):
+        with pytest.raises(ResourceMissing, match="named 'other'"):
+            desk.perform(desk.effect(Http(client="other"), Provider()), "http://127.0.0.1:9/things")
+    assert desk.detail().operation.state == "pending"
+
+
+def test_without_httpx_the_line_to_install_it_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "httpx", None)
+    monkeypatch.delitem(sys.modules, "counterfoil.providers.http")
+    with pytest.raises(MissingExtra, match=r"pip install 'counterfoil\[http\]'$"):
+        importlib.import_module("counterfoil.providers.http")
 
 
 # --- sent once, whatever the client does ------------------------------------------------------------------------------

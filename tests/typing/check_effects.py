@@ -4,6 +4,7 @@ from typing import Any, TypedDict, assert_type
 
 from counterfoil import (
     Absent,
+    Answered,
     AsyncCounterfoil,
     CannotTell,
     Counterfoil,
@@ -44,6 +45,18 @@ def book(_call: EffectCall, *, title: str) -> Statement[Ticket]:
     return Statement("insert into ticket (title) values (:title) returning id, title", title=title)
 
 
+@effect("typing.answered", key="{request_id}/answered")
+def answered(_call: EffectCall, *, title: str) -> Answered[Ticket]:
+    return Answered({"id": 1, "title": title}, {"status": 201})
+
+
+@effect("typing.aanswered", key="{request_id}/aanswered")
+async def aanswered(_call: EffectCall, *, title: str) -> Answered[Ticket]:
+    return Answered({"id": 1, "title": title})
+
+
+assert_type(answered, Effect[Ticket])
+assert_type(aanswered, Effect[Ticket])
 assert_type(create_ticket, Effect[Ticket])
 assert_type(book, Effect[Ticket])
 assert_type(invite, Effect[list[str]])

@@ -9,11 +9,12 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass, field
 from email.utils import parsedate_to_datetime
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 from urllib.parse import quote
 
 from counterfoil.core.states import AttemptOutcome
-from counterfoil.errors import MissingExtra
+from counterfoil.errors import MissingExtra, ResourceMissing
+from counterfoil.extras import install_line
 from counterfoil.model import Absent, Answered, CannotTell, Found, LookupAnswer, NotSent, Refused
 from counterfoil.providers.sends import Sends, Trace
 from counterfoil.providers.statuses import JUDGED, Answers
@@ -22,7 +23,7 @@ try:
     import httpx
 except ModuleNotFoundError as missing:
     raise MissingExtra(
-        f"counterfoil.providers.http needs {missing.name}, which is not installed: pip install 'counterfoil[http]'"
+        f"counterfoil.providers.http needs {missing.name}, which is not installed: {install_line('counterfoil[http]')}"
     ) from None
 
 if TYPE_CHECKING:
@@ -73,7 +74,7 @@ class Http:
             UnclearAnswer: the status says neither.
             HiddenRetries: the client would send again, and the provider honours no key.
         """
-        client = call.resource(httpx.Client, self.client)
+        client = self._client(call, httpx.Client)
         sends = Sends(call.sends_once, _given_trace(request))
         made = self._built(client, call, method, url, request, sends.trace)
         try:
@@ -91,7 +92,7 @@ class Http:
 
     async def asend(self, call: EffectCall, method: str, url: str, **request: Any) -> Answered[Any]:
         """Make an effect's one request with an `httpx.AsyncClient`; otherwise as `send`."""
-        client = call.resource(httpx.AsyncClient, self.client)
+        client = self._client(call, httpx.AsyncClient)
         sends = Sends(call.sends_once, _given_trace(request))
         made = self._built(client, call, method, url, request, sends.atrace)
         try:
@@ -131,6 +132,13 @@ class Http:
         return find
 
     # -- inside
+
+    def _client(self, call: EffectCall, kind: type[R]) -> R:
+        """Return the client; without one, nothing can have been sent."""
+        try:
+            return call.resource(kind, self.client)
+        except ResourceMissing as error:
+            raise NotSent("there is no client to send it with") from error
 
     def _built(
         self, client: _Client, call: EffectCall, method: str, url: str, given: dict[str, Any], trace: Trace
@@ -236,6 +244,7 @@ class Shown:
         return Found(ours[0], {"status": status})
 
 
+R = TypeVar("R")
 _Client = httpx.Client | httpx.AsyncClient
 _ONE_SEND: Final[dict[str, Any]] = {"stream": True, "follow_redirects": False}
 
