@@ -179,7 +179,7 @@ def _graphs(cf: Counterfoil, crew: Crew, found: Verdicts) -> Iterator[str]:
             yield f"{thread_id} performed an effect and has no checkpoint"
             continue
         values = state.values
-        if state.next:
+        if state.tasks:  # `next` leaves out what has run while its checkpoint was lost
             values = cf.run(graph, None, tenant=TENANT, request_id=thread_id, thread_id=thread_id)
         for name, kind in (("first", "keyed"), ("second", "queryable")):
             receipt = _receipt(cf, f"{thread_id}/{kind}")

@@ -55,6 +55,8 @@ class Counts:
         """Add to the counts named."""
         return Counts(**{each.name: getattr(self, each.name) + more.get(each.name, 0) for each in fields(self)})
 
+_TURNS = 5
+
 
 class Wire:
     """Listen on a free port and pass everything on to the target, until told otherwise.
@@ -195,7 +197,9 @@ class Wire:
             self._socket.close()
         else:
             self._server.close()
-        await self._board.cut()
+        for _ in range(_TURNS):  # one that was accepted just now is on the board a few turns of the loop later
+            await self._board.cut()
+            await asyncio.sleep(0)
 
 
 async def _done(work: Callable[..., None], *arguments: object) -> None:
