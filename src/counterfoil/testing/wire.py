@@ -55,6 +55,7 @@ class Counts:
         """Add to the counts named."""
         return Counts(**{each.name: getattr(self, each.name) + more.get(each.name, 0) for each in fields(self)})
 
+
 _TURNS = 5
 
 
