@@ -256,6 +256,7 @@ def test_a_transport_of_ones_own_may_have_sent_before() -> None:
         assert (type(error), meant(error), server.requests) == (httpx.ConnectError, UNKNOWN, 1)
 
 
+@pytest.mark.skipif(not hasattr(aiohttp, "ClientHandlerType"), reason="aiohttp has middlewares since 3.12")
 async def test_an_aiohttp_middleware_may_have_sent_before() -> None:
     async def again(request: Any, handler: Any) -> Any:
         try:

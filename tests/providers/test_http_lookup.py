@@ -185,6 +185,32 @@ def test_a_twin_in_progress_is_unknown_and_its_key_gives_the_one_receipt(countin
     assert counting.count() == 1
 
 
+async def test_an_answer_after_the_time_limit_is_still_heard(counting: CountingProvider) -> None:
+    api = Http()
+
+    @effect("http.late", key="{n}", time_limit="1s")
+    def create(call: Any, *, n: str) -> Any:
+        return api.send(call, "POST", "/tickets", json={"n": n})
+
+    counting.order("hold")
+    async with AsyncCounterfoil.open("sqlite:///:memory:") as cf:
+        cf.resources.provide(httpx.Client, lambda: httpx.Client(base_url=counting.url))
+        with pytest.raises(OutcomeUnknown):
+            await cf.perform(create, tenant="t", n="1")
+        counting.release()
+        async with asyncio.timeout(10):
+            while not (receipt := await told(cf, create)):
+                pass
+    assert (receipt.value["id"], counting.received(), counting.count()) == (1, 1, 1)
+
+
+async def told(cf: AsyncCounterfoil, made: Any) -> Any:
+    try:
+        return await cf.perform(made, tenant="t", n="1")
+    except OutcomeUnknown:
+        return None
+
+
 def lose_a_reply_and_let_the_key_expire(
     cf: Counterfoil, made: Any, counting: CountingProvider, clock: FakeClock
 ) -> None:

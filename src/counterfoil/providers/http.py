@@ -147,7 +147,7 @@ class Http:
         try:
             headers = httpx.Headers(given.get("headers"))
             headers[self.key_header] = call.provider_key
-            asked = {"timeout": call.time_limit, **given, "headers": headers, "extensions": extensions}
+            asked = {"timeout": _patience(call), **given, "headers": headers, "extensions": extensions}
             return client.build_request(method, url, **asked)
         except Exception as error:
             raise NotSent("the request could not be built") from error
@@ -247,6 +247,11 @@ class Shown:
 R = TypeVar("R")
 _Client = httpx.Client | httpx.AsyncClient
 _ONE_SEND: Final[dict[str, Any]] = {"stream": True, "follow_redirects": False}
+
+
+def _patience(call: EffectCall) -> httpx.Timeout:
+    """Return the time limit for each phase, and twice that for the answer: a late one still settles the operation."""
+    return httpx.Timeout(call.time_limit, read=2 * call.time_limit)
 
 
 def _told(error: httpx.TransportError, sends: Sends) -> Exception:
