@@ -3,7 +3,7 @@
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
 .DELETE_ON_ERROR:
-.PHONY: help demo test lint typing crash bench soak clean strace postgresql
+.PHONY: help demo demo-unknown test lint typing crash bench soak clean strace postgresql
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -21,13 +21,16 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export PIP_NO_INPUT := 1
 
 help: ## show this list
-	@awk -F ':[^#]*## ' '/^[a-z-]+:.*## / { printf "make %-8s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
+	@awk -F ':[^#]*## ' '/^[a-z-]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
 	@echo
 	@echo "PYTHON=python3.12 chooses the interpreter for a new .venv;"
 	@echo "WORKERS=4 and PYTEST_ARGS='-k ledger -x' go to pytest."
 
 demo: $(VENV)/.demo ## open tickets on a real server, with and without Counterfoil, through kills and retries
 	$(BIN)/counterfoil demo tickets
+
+demo-unknown: $(VENV)/.demo ## lose a mail server's reply, and settle what nobody knows
+	$(BIN)/counterfoil demo unknown
 
 test: $(VENV)/.dev strace postgresql ## run the tests (all but the soak runs)
 	$(BIN)/python -m pytest -n $(WORKERS) -m 'not soak' $(PYTEST_ARGS)

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
     from counterfoil.demo.places import Places
     from counterfoil.demo.tickets import Row
+    from counterfoil.demo.unknown import Lost, Played
 
 
 @click.group("demo")
@@ -66,6 +67,69 @@ def tickets(ctx: click.Context, *, as_json: bool, keep: Path | None, url: str | 
             ctx.exit(Exit.FAILED)
     click.echo(_as_json(rows, places) if as_json else _as_text(rows, places))
     ctx.exit(Exit.DONE if all(row.keeps_promise for row in rows) else Exit.CHECK_FOUND)
+
+
+@command.command()
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object: mails_plain, mails_counterfoil, reviews.")
+@click.option(
+    "--url",
+    metavar="URL",
+    help="Counterfoil's database, such as postgresql://me@localhost/scratch. Its rows stay there, under a tenant of"
+    " this run alone.",
+)
+@click.option("--ask", is_flag=True, help="On a terminal: give the verdict yourself.")
+@click.pass_context
+def unknown(ctx: click.Context, *, as_json: bool, url: str | None, ask: bool) -> None:
+    """Lose a mail server's reply: two mails with plain LangGraph, with Counterfoil one and a review.
+
+    A real SMTP server in a process of its own takes one invitation and its reply is lost. Then the review is shown and
+    settled, and the workflow goes on. All mails are counted in the mailbox. Exit code 8 if a count is not what it must
+    be.
+    """
+    ctx.meta["counterfoil.json"] = as_json
+    from counterfoil.demo.tickets import check_extra
+
+    check_extra(("aiosmtpd", "langgraph.graph", "langgraph.checkpoint.sqlite"))
+    from counterfoil.demo.stage import DemoBroken
+
+    with _folder(None) as folder:
+        try:
+            places = _places(Path(folder), url, kept=False)
+            played = _play_unknown(places, ask=ask and not as_json and sys.stdin.isatty(), told=not as_json)
+        except DemoBroken as error:
+            click.echo(f"error: the demo broke off: {error}", err=True)
+            ctx.exit(Exit.FAILED)
+    if as_json:
+        click.echo(json.dumps(played.counts()))
+    ctx.exit(Exit.DONE if played.keeps_promise else Exit.CHECK_FOUND)
+
+
+def _play_unknown(places: Places, *, ask: bool, told: bool) -> Played:
+    """Tell the story while it is played: whoever gives the verdict must have seen the review."""
+    from counterfoil.demo import telling
+    from counterfoil.demo.unknown import Played, look, lose, settle
+    from counterfoil.testing.mail_client import CountingMailServer
+
+    with CountingMailServer() as server:
+        lost = lose(server, places)
+        _say(telling.until_lost(lost), told=told)
+        settled = None
+        if lost.cases:
+            verdict = look(lost, happened=_asked(lost) if ask else None)
+            settled = settle(server, places, lost, verdict)
+            _say(telling.settled(lost, settled), told=told)
+    played = Played(lost=lost, settled=settled)
+    _say(telling.in_the_end(played, places), told=told)
+    return played
+
+
+def _say(text: str, *, told: bool) -> None:
+    if told:
+        click.echo(f"{text}\n")
+
+
+def _asked(lost: Lost) -> bool:
+    return click.confirm(f"Look at the mailbox above. Did {lost.case['operation_id']} happen?", default=True)
 
 
 def _folder(keep: Path | None) -> AbstractContextManager[str | Path]:

@@ -87,7 +87,7 @@ def where(places: Places) -> str:
 
 def what_next(places: Places) -> str:
     """Return what to do with the databases, and where the graph is."""
-    command = "counterfoil" if shutil.which("counterfoil") else f"{shlex.quote(sys.executable)} -m counterfoil"
+    command = name_of_command()
     if places.kept:
         tenant = f"--tenant {places.tenants[0]} " if places.is_named else ""
         look = f"{command} ops list {tenant}--url {shlex.quote(places.shown)}"
@@ -96,6 +96,11 @@ def what_next(places: Places) -> str:
     return (
         f"Next: the operations and their receipts\n  {look}\nand the graph, with the one line that differs\n  {GRAPH}"
     )
+
+
+def name_of_command() -> str:
+    """Return what to type for `counterfoil`, also where it is not on the path."""
+    return "counterfoil" if shutil.which("counterfoil") else f"{shlex.quote(sys.executable)} -m counterfoil"
 
 
 def _broken(row: Row) -> str:

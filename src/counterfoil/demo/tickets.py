@@ -1,5 +1,6 @@
 """Play the ten situations in both columns, a few at a time, and gather what the server counted."""
 
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from importlib.util import find_spec
@@ -89,13 +90,13 @@ def play_all(places: Places) -> list[Row]:
             provider.close()
 
 
-def check_extra() -> None:
-    """Refuse to start without the demo's requirements.
+def check_extra(needed: Sequence[str] = _NEEDED) -> None:
+    """Refuse to start without a demo's requirements.
 
     Raises:
         MissingExtra: they are not installed.
     """
-    if missing := [name for name in _NEEDED if not _is_installed(name)]:
+    if missing := [name for name in needed if not _is_installed(name)]:
         raise MissingExtra(
             f"The demo needs {', '.join(missing)}, which is not installed. Install it with:"
             f" {install_line('counterfoil[demo]')}"
