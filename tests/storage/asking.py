@@ -22,7 +22,9 @@ ASKED: dict[str, Any] = {
     "outcome": "unknown", "lost": "unknown", "replaces": '["unknown"]',
     # the outbox
     "stream": "stream-1", "due_at": 0, "delay": 0, "time_to_live": None, "max_attempts": 20, "since": 0,
-    "patience": 5_000, "pause": 1_000, "paused_by": "eve", "more": 3,
+    "tenants": [LARGE], "operation_ids": ["o-40000"], "fences": [1], "receipts": [b"x"], "markers": [None],
+    "evidences": [None], "identities": [b"i" * 32], "contents": [b"c" * 32], "all_fields": [b"x"], "payloads": [b"x"],
+    "streams": [None], "patience": 5_000, "pause": 1_000, "paused_by": "eve", "more": 3,
     # evidence and cases
     "kind": "unknown_outcome", "answer": "late", "body": b"x", "seq": 3000, "reason": "lost", "verdict": "noted",
     "verdict_reason": "seen",
@@ -50,6 +52,7 @@ OTHERWISE: dict[str, dict[str, Any]] = {
     "look_or_claim_operation": NEW,
     "insert_intent": {"operation_id": "o-new", "sender": "dispatcher", "state": "pending"},
     "claim_due": {"state": "in_flight"},
+    "insert_intents": {"operation_ids": ["o-new"], "sender": "dispatcher", "state": "pending"},
     "release_if_fenced": {"state": "pending"},
     "close_intent_if_unmoved": {"state": "expired", "expected_state": "pending"},
     "postpone_intent": {"expected_state": "pending"},

@@ -14,7 +14,7 @@ from counterfoil.drivers.probes import Point
 from counterfoil.drivers.sqlite_run import GuardedConnection, check_ended_well, dictionaries
 from counterfoil.drivers.sqlstate import from_sqlite
 from counterfoil.model import Statement
-from counterfoil.storage.script import Call, Ddl, Lone, UserCode
+from counterfoil.storage.script import Call, Ddl, Lone, Several, UserCode
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
@@ -72,7 +72,7 @@ class JoinedAiosqlite:
         match step:
             case Call(name, params):
                 return await self._execute(name, *runner.bound(name, params))
-            case Lone(name, params):
+            case Lone(name, params) | Several(name, params):
                 known = name in runner.statements
                 return await self._execute(name, *runner.bound(name, params)) if known else None
             case Ddl(sql):

@@ -28,7 +28,7 @@ from counterfoil.drivers.probes import Point, Probe, no_probe
 from counterfoil.errors import CommitUnknown
 from counterfoil.model import Statement
 from counterfoil.storage import catalog
-from counterfoil.storage.script import Call, Ddl, Lone, Row, Script, Step, UserCode
+from counterfoil.storage.script import Call, Ddl, Lone, Row, Script, Several, Step, UserCode
 
 if TYPE_CHECKING:
     from counterfoil.clock import Clock
@@ -199,9 +199,9 @@ class Protocol:
 
     def _step(self, step: Step, progress: Progress) -> Inners[Any]:
         match step:
-            case Lone(name, _) if name not in self.statements:
+            case Lone(name, _) | Several(name, _) if name not in self.statements:
                 return None
-            case Call(name, params):
+            case Call(name, params) | Several(name, params):
                 return (yield from self._execute(name, self.statements[name], self._bound(params)))
             case Lone():
                 return (yield from self._execute_lone(step, progress))

@@ -12,7 +12,7 @@ from counterfoil.drivers.sqlstate import from_sqlite
 from counterfoil.errors import CommitUnknown, GuardedTransaction, StoreUnavailable
 from counterfoil.model import Statement
 from counterfoil.storage import catalog
-from counterfoil.storage.script import Call, Ddl, Lone, Row, Script, Step, UserCode
+from counterfoil.storage.script import Call, Ddl, Lone, Row, Script, Several, Step, UserCode
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -123,7 +123,7 @@ class Runner:
         match step:
             case Call(name, params):
                 return self._call(connection, name, params)
-            case Lone(name, params):
+            case Lone(name, params) | Several(name, params):
                 return self._call(connection, name, params) if name in self.statements else None
             case Ddl(sql):
                 return dictionaries(*self._execute(connection, "ddl", sql))

@@ -33,6 +33,13 @@ class Lone(NamedTuple):
     own: Statement[Any] | None = None
 
 
+class Several(NamedTuple):
+    """A statement that does for many rows what others do one by one; dialects that gain nothing answer with None."""
+
+    name: str
+    params: Mapping[str, Any]
+
+
 @dataclass(frozen=True, slots=True)
 class UserCode:
     """The body of a transactional effect, to be run with a guarded handle on the open transaction."""
@@ -47,7 +54,7 @@ class Ddl:
     sql: str
 
 
-Step: TypeAlias = Call | Lone | UserCode | Ddl | Statement[Any]
+Step: TypeAlias = Call | Lone | Several | UserCode | Ddl | Statement[Any]
 Script: TypeAlias = Generator[Step, Any, T]
 Maker: TypeAlias = Callable[[], Script[T]]
 """Makes a script anew, so that a driver may run it again after a serialization failure."""
@@ -77,6 +84,12 @@ def lone_row(name: str, /, **params: Any) -> Script[Row | None]:
     """Run a statement whose row ends the script, and return that; None says that it wrote nothing."""
     rows: Sequence[Row] | None = yield Lone(name, params)
     return rows[0] if rows else None
+
+
+def several_rows(name: str, /, **params: Any) -> Script[Sequence[Row] | None]:
+    """Run a statement for many rows at once and return what it returns; None where they must be taken one by one."""
+    rows: Sequence[Row] | None = yield Several(name, params)
+    return rows
 
 
 def recorded_row(name: str, own: Statement[Any], /, **params: Any) -> Script[Row | None]:

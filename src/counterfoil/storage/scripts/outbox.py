@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 from counterfoil.core.effects import ClaimDecision, decide_claim
 from counterfoil.core.outbox import PATIENCE_MS
-from counterfoil.core.states import OperationState, Sender
+from counterfoil.core.states import AttemptOutcome, OperationState, Sender
+from counterfoil.model import OperationKey
 from counterfoil.storage import rows
-from counterfoil.storage.script import Row, Script, all_rows, lone_row, one_row
+from counterfoil.storage.script import Row, Script, all_rows, lone_row, one_row, several_rows
 from counterfoil.storage.scripts import settling
 from counterfoil.storage.scripts.claims import CLAIMED, Granted, Request
 from counterfoil.storage.scripts.moves import Outcome, key_params
@@ -18,9 +19,21 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from counterfoil.core.outbox import Terms
-    from counterfoil.model import OperationKey
+FEWEST = 2
+"""From so many on, outcomes are recorded all at once."""
+
 
 # --- enqueue ---------------------------------------------------------------------------------------------------------
+
+
+_DIFFERING = {
+    "operation_id": "operation_ids",
+    "identity_digest": "identities",
+    "content_digest": "contents",
+    "field_digests": "all_fields",
+    "payload": "payloads",
+    "stream": "streams",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,11 +70,34 @@ def enqueue_all(wishes: Sequence[Wish]) -> Script[tuple[Queued | Known, ...]]:
 
     All others are recorded in the order of their ids, so that two who ask for the same ones never wait for each other.
     """
+    in_turn = sorted(range(len(wishes)), key=lambda number: _turn_of(wishes[number]))
+    new = yield from _insert([wishes[number] for number in in_turn])
     results: dict[int, Queued | Known] = {}
-    for number in sorted(range(len(wishes)), key=lambda number: _turn_of(wishes[number])):
-        new = yield from one_row("insert_intent", **_columns(wishes[number]))
-        results[number] = Queued() if new is not None else (yield from _known(wishes[number].request))
+    for number in in_turn:
+        request = wishes[number].request
+        is_new = request.key in new
+        new.discard(request.key)  # asked for twice in one call, it is new once
+        results[number] = Queued() if is_new else (yield from _known(request))
     return tuple(results[number] for number in range(len(wishes)))
+
+
+def _insert(wishes: Sequence[Wish]) -> Script[set[OperationKey]]:
+    """Record the intents that are not there yet, and return their keys."""
+    if wishes and (done := (yield from several_rows("insert_intents", **_all_columns(wishes)))) is not None:
+        tenant = wishes[0].request.key.tenant
+        return {OperationKey(tenant=tenant, operation_id=row["operation_id"]) for row in done}
+    new: set[OperationKey] = set()
+    for wish in wishes:
+        if (yield from one_row("insert_intent", **_columns(wish))) is not None:
+            new.add(wish.request.key)
+    return new
+
+
+def _all_columns(wishes: Sequence[Wish]) -> dict[str, Any]:
+    """Return the columns of operations of one effect, tenant and call; those that differ are arrays."""
+    each = [_columns(wish) for wish in wishes]
+    differing = {name: [row[one] for row in each] for one, name in _DIFFERING.items()}
+    return {name: value for name, value in each[0].items() if name not in _DIFFERING} | differing
 
 
 def _turn_of(wish: Wish) -> tuple[str, str, str]:
@@ -141,14 +177,31 @@ def turn(ended: Sequence[Ended], lanes: Sequence[Lane], holder: str) -> Script[T
 
     Rows are taken in the order of their ids, so that no two workers wait for each other.
     """
+    happened = yield from _settle_happened([one for one in ended if _happened(one)])
     settled: list[settling.Settled | settling.Late | None] = []
     for one in ended:
-        result = yield from _end(one)
+        result = happened.get(_key_of(one)) or (yield from _end(one))
         settled.append(result)
     claimed: list[Row] = []
     for lane in lanes:
         claimed.extend((yield from claim_due(lane, holder)))
     return Turn(tuple(settled), tuple(claimed))
+
+
+def _settle_happened(ended: Sequence[Ended]) -> Script[dict[OperationKey, settling.Settled]]:
+    """Record the effects that happened all at once, where the database gains by that; a lost claim is left out."""
+    finished = [one for one in ended if isinstance(one, Finished)]
+    if len(finished) < FEWEST:
+        return {}
+    return (yield from settling.settle_all([(one.request, one.granted, one.outcome) for one in finished]))
+
+
+def _happened(one: Ended) -> bool:
+    return isinstance(one, Finished) and one.outcome.outcome is AttemptOutcome.SUCCEEDED
+
+
+def _key_of(one: Ended) -> OperationKey:
+    return one.request.key if isinstance(one, Finished) else one.key
 
 
 def claim_due(lane: Lane, holder: str) -> Script[Sequence[Row]]:

@@ -27,7 +27,7 @@ from counterfoil.core.states import (
 )
 from counterfoil.errors import NotOneRow
 from counterfoil.storage import rows
-from counterfoil.storage.script import Row, Script, lone_row, one_row, own_rows, recorded_row, user_code
+from counterfoil.storage.script import Row, Script, lone_row, one_row, own_rows, recorded_row, several_rows, user_code
 from counterfoil.storage.scripts.claims import CLAIMED, Granted, Request, Seen, begun, judge, unknown_case
 from counterfoil.storage.scripts.moves import (
     Outcome,
@@ -44,7 +44,7 @@ from counterfoil.storage.scripts.moves import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from counterfoil.core.outbox import Tries
     from counterfoil.model import OperationKey, Statement
@@ -121,6 +121,28 @@ def _settle_success(
     if told is None:
         return (yield from _settled_elsewhere(request.key, granted, outcome, outcome, OperationEvent.RETURNED))
     return Settled(_row(request, granted.attempt, _RETURNED, outcome, told["now"]))
+
+
+def settle_all(ended: Sequence[tuple[Request, Granted, Outcome]]) -> Script[dict[OperationKey, Settled]]:
+    """Record that effects happened, all at once where the database can; whose claim was lost is left out."""
+    told = yield from several_rows(
+        "settle_all_if_fenced",
+        state=_RETURNED,
+        expected_state=OperationState.IN_FLIGHT,
+        settled_by=EvidenceKind.REPLY,
+        tenants=[request.key.tenant for request, _, _ in ended],
+        operation_ids=[request.key.operation_id for request, _, _ in ended],
+        fences=[granted.fence for _, granted, _ in ended],
+        receipts=[outcome.receipt for _, _, outcome in ended],
+        markers=[outcome.marker for _, _, outcome in ended],
+        evidences=[outcome.evidence for _, _, outcome in ended],
+    )
+    times = {(row["tenant"], row["operation_id"]): row["now"] for row in told or ()}
+    return {
+        request.key: Settled(_row(request, granted.attempt, _RETURNED, outcome, now))
+        for request, granted, outcome in ended
+        if (now := times.get((request.key.tenant, request.key.operation_id))) is not None
+    }
 
 
 def _fenced(key: OperationKey, granted: Granted, *, keeps_attempt: bool = False) -> dict[str, Any]:
