@@ -1,0 +1,93 @@
+"""A dispatcher in a process of its own, with real effects at a real HTTP provider; SIGTERM lets it finish.
+
+Run as `python -m tests.processes.dispatching ORDERS` with `Shift` as JSON. It prints a line when it begins.
+"""
+
+import asyncio
+import json
+import os
+import signal
+import subprocess
+import sys
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from counterfoil import Absent, CannotTell, Counterfoil, Effect, Found, NotSent, Provider, effect
+from counterfoil.runtime.worker import Worker
+from counterfoil.testing.provider_client import ProviderClient
+
+ROOT = Path(__file__).parents[2]
+TENANT = "team-a"
+LIMITS: dict[str, Any] = {"time_limit": "3s", "lease": "2s"}
+"""Short, so that what a dead or stopped worker held is found within the test."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shift:
+    """What a dispatcher works on."""
+
+    database: str
+    provider: str
+    kind: str
+    batch: int = 10
+
+
+def find(call: Any, *, number: int) -> Found | Absent | CannotTell:
+    reply = call.resource(ProviderClient).find("message", key=call.provider_key)
+    if reply.status != 200:
+        return CannotTell(f"status {reply.status}")
+    return Found(reply.body["found"][0]["id"]) if reply.body["found"] else Absent()
+
+
+def send(call: Any, *, number: int) -> Any:
+    reply = call.resource(ProviderClient).post("message", {"number": number}, key=call.provider_key)
+    if reply.status in {409, 429, 503}:
+        raise NotSent(f"status {reply.status}")
+    if reply.status != 201:
+        raise ValueError(reply.status)
+    return reply.body["id"]
+
+
+PROVIDERS = {
+    "opaque": Provider(),
+    "keyed": Provider(key_lifetime="24h"),
+    "queryable": Provider(lookup=find, lookup_lag="0s"),
+}
+EFFECTS: dict[str, Effect[Any]] = {
+    kind: effect(f"dispatching.{kind}", key="{request_id}/{number}", provider=provider, **LIMITS)(send)
+    for kind, provider in PROVIDERS.items()
+}
+
+
+def opened(database: str, provider: str) -> Counterfoil:
+    cf = Counterfoil.open(database, wait="0s")
+    cf.resources.provide(ProviderClient, lambda: ProviderClient(provider))
+    return cf
+
+
+def start(shift: Shift) -> "subprocess.Popen[str]":
+    """Start a dispatcher, and wait until it works."""
+    command = [sys.executable, "-m", "tests.processes.dispatching", json.dumps(asdict(shift))]
+    path = os.pathsep.join([str(ROOT / "src"), str(ROOT)])
+    process = subprocess.Popen(
+        command, env={**os.environ, "PYTHONPATH": path}, stdout=subprocess.PIPE, text=True, cwd=ROOT
+    )
+    assert process.stdout is not None
+    assert process.stdout.readline() == "at work\n"
+    return process
+
+
+async def work(worker: Worker) -> None:
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, worker.stop)
+    print("at work", flush=True)  # noqa: T201 - the parent waits for it
+    await worker.run()
+
+
+def main(shift: Shift) -> None:
+    with opened(shift.database, shift.provider) as cf:
+        asyncio.run(work(Worker(cf.desk, [EFFECTS[shift.kind]], batch=shift.batch)))
+
+
+if __name__ == "__main__":
+    main(Shift(**json.loads(sys.argv[1])))
