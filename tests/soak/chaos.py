@@ -68,9 +68,10 @@ class Chaos:
         }
 
     def _kill_child(self) -> None:
-        children = Path(f"/proc/{self.server.pid}/task/{self.server.pid}/children").read_text().split()
-        with suppress(ProcessLookupError, IndexError):
+        with suppress(ProcessLookupError, IndexError, FileNotFoundError):
+            children = Path(f"/proc/{self.server.pid}/task/{self.server.pid}/children").read_text().split()
             os.kill(int(self.chance.choice(children)), signal.SIGKILL)
+        self.server.start()  # as an operator would: without the child that was recovering, it ended itself
 
     def _away(self) -> None:
         self.server.stop("immediate")
