@@ -9,12 +9,17 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 from counterfoil import Absent, CannotTell, Counterfoil, Effect, Found, NotSent, Provider, effect
+from counterfoil.runners import AsyncRunner
+from counterfoil.runtime import dispatcher
+from counterfoil.runtime.messages import Message
 from counterfoil.runtime.worker import Worker
+from counterfoil.storage.scripts.outbox import Ended
 from counterfoil.testing.provider_client import ProviderClient
 
 ROOT = Path(__file__).parents[2]
@@ -31,6 +36,28 @@ class Shift:
     provider: str
     kind: str
     batch: int = 10
+    freezes: str | None = None
+    """Where it stops itself, once: before-send or after-send."""
+
+
+_freezing: set[str] = set()
+
+
+def freeze(point: str) -> None:
+    """Stop this process here, once, until somebody continues it."""
+    if point in _freezing:
+        _freezing.discard(point)
+        os.kill(os.getpid(), signal.SIGSTOP)
+
+
+class FreezingMessage(Message):
+    """A message whose worker may be stopped between its claim and its effect."""
+
+    __slots__ = ()
+
+    async def send(self, runner: AsyncRunner) -> Ended:
+        freeze("before-send")
+        return await super().send(runner)
 
 
 def find(call: Any, *, number: int) -> Found | Absent | CannotTell:
@@ -42,6 +69,7 @@ def find(call: Any, *, number: int) -> Found | Absent | CannotTell:
 
 def send(call: Any, *, number: int) -> Any:
     reply = call.resource(ProviderClient).post("message", {"number": number}, key=call.provider_key)
+    freeze("after-send")
     if reply.status in {409, 429, 503}:
         raise NotSent(f"status {reply.status}")
     if reply.status != 201:
@@ -58,6 +86,18 @@ EFFECTS: dict[str, Effect[Any]] = {
     kind: effect(f"dispatching.{kind}", key="{request_id}/{number}", provider=provider, **LIMITS)(send)
     for kind, provider in PROVIDERS.items()
 }
+BLOCKED_S = 6
+
+
+@effect("dispatching.blocking", key="{request_id}/{number}", lease="1s", time_limit="20s")
+async def send_slowly(call: Any, *, number: int) -> Any:
+    """Send, and keep the event loop from everything else for much longer than the lease."""
+    reply = call.resource(ProviderClient).post("message", {"number": number}, key=call.provider_key)
+    time.sleep(BLOCKED_S)  # noqa: ASYNC251 - that is the point
+    return reply.body["id"]
+
+
+EFFECTS["blocking"] = send_slowly
 
 
 def opened(database: str, provider: str) -> Counterfoil:
@@ -85,6 +125,9 @@ async def work(worker: Worker) -> None:
 
 
 def main(shift: Shift) -> None:
+    if shift.freezes is not None:
+        _freezing.add(shift.freezes)
+        dispatcher.Message = FreezingMessage  # type: ignore[misc,attr-defined]
     with opened(shift.database, shift.provider) as cf:
         asyncio.run(work(Worker(cf.desk, [EFFECTS[shift.kind]], batch=shift.batch)))
 
