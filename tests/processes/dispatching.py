@@ -127,7 +127,7 @@ async def work(worker: Worker) -> None:
 def main(shift: Shift) -> None:
     if shift.freezes is not None:
         _freezing.add(shift.freezes)
-        dispatcher.Message = FreezingMessage  # type: ignore[misc,attr-defined]
+        dispatcher.Message = FreezingMessage  # type: ignore[attr-defined]
     with opened(shift.database, shift.provider) as cf:
         asyncio.run(work(Worker(cf.desk, [EFFECTS[shift.kind]], batch=shift.batch)))
 
