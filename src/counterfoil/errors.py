@@ -439,6 +439,13 @@ class CaseNotFound(OperationError):
     exit = Exit.NOT_FOUND
 
 
+class PauseNotFound(OperationError):
+    """Nothing is paused under this name."""
+
+    code = "pause-not-found"
+    exit = Exit.NOT_FOUND
+
+
 class VerdictConflict(OperationError):
     """The case was decided, or its operation moved, since it was read."""
 
@@ -588,12 +595,3 @@ class SchemaAltered(SchemaMismatch):
     """The tables differ from what the recorded migrations make."""
 
     code = "schema-altered"
-
-
-def error_class(code: str) -> type[CounterfoilError]:
-    """Return the class registered under `code`.
-
-    Raises:
-        KeyError: no such code.
-    """
-    return REGISTRY[code]
