@@ -17,7 +17,7 @@ from counterfoil.storage.scripts import outbox
 from counterfoil.storage.scripts.outbox import Known, Queued, Wish
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Mapping, Sequence
 
     from counterfoil.desk import Desk
     from counterfoil.effects import Effect
@@ -62,6 +62,7 @@ class Enqueuing:
         """
         check_effect(effect)
         _check_sendable(effect, delivery)
+        self.desk = desk
         self.job: Job = desk.job(effect, arguments, trusted, origin)
         terms = effect.delivery.terms(delivery, self.job.bound.arguments, trusted.fields())
         self.wish = Wish(self.job.request, terms)
@@ -88,6 +89,19 @@ class Enqueuing:
             case Known(_, row):
                 return self._intent(OperationState(row["state"]), is_new=False)
 
+    def refuse_beside(self, first: Enqueuing) -> None:
+        """Refuse to mean something else by an id than another call that is not recorded yet.
+
+        Raises:
+            FingerprintMismatch: that one has other arguments.
+            DifferentEffect: that one has another effect.
+        """
+        ours, other = self.job.request, first.job.request
+        if other.effect != ours.effect:
+            raise answers.standing_in_the_way(self.job.key, self.job.effect, WrongEffect(other.effect))
+        if other.digests.identity != ours.digests.identity:
+            raise answers.mismatch(self.job.effect, self.job.bound, other.columns())
+
     def _intent(self, state: OperationState, *, is_new: bool) -> Intent:
         key = self.job.key
         return Intent(
@@ -109,6 +123,14 @@ def recorded(maker: Maker[T]) -> Steps[T]:
         except StoreError as error:  # that nothing was written would be true of the second time alone
             raise lost from error
     return result
+
+
+def record_all(calls: Sequence[Enqueuing]) -> Script[tuple[Queued | Known, ...]]:
+    """Record all, or none where one stands in the way: it is refused before this transaction is committed."""
+    results = yield from outbox.enqueue_all([call.wish for call in calls])
+    for call, result in zip(calls, results, strict=True):
+        call.conclude(result)
+    return results
 
 
 class Several:
@@ -135,18 +157,11 @@ class Several:
     @property
     def maker(self) -> Maker[tuple[Queued | Known, ...]]:
         """Return the script that records the intents."""
-        wishes = tuple(call.wish for call in self.calls)
-        return lambda: self._all(wishes)
+        return lambda: record_all(self.calls)
 
     def conclude(self, results: tuple[Queued | Known, ...]) -> tuple[Intent, ...]:
         """Return the intents in the order in which they were asked for."""
         return tuple(call.conclude(result) for call, result in zip(self.calls, results, strict=True))
-
-    def _all(self, wishes: tuple[Wish, ...]) -> Script[tuple[Queued | Known, ...]]:
-        """Record all, or none where one stands in the way: it is refused before this transaction is committed."""
-        results = yield from outbox.enqueue_all(wishes)
-        self.conclude(results)
-        return results
 
 
 def _check_sendable(effect: Effect[Any], delivery: object) -> None:

@@ -281,6 +281,12 @@ class EffectInCachedNode(UsageError):
     code = "effect-in-cached-node"
 
 
+class IntentWouldBeLost(UsageError):
+    """An effect was enqueued in a node where no checkpoint would carry the intent."""
+
+    code = "intent-would-be-lost"
+
+
 class MintedHere(UsageError):
     """An id is used in the same step that minted it."""
 
@@ -436,13 +442,6 @@ class CaseNotFound(OperationError):
     """No case with this id exists for this tenant."""
 
     code = "case-not-found"
-    exit = Exit.NOT_FOUND
-
-
-class PauseNotFound(OperationError):
-    """Nothing is paused under this name."""
-
-    code = "pause-not-found"
     exit = Exit.NOT_FOUND
 
 

@@ -1,4 +1,4 @@
-"""LangGraph graphs on top of the ledger: perform effects in nodes, mint ids, checkpoints under a claim.
+"""LangGraph graphs on top of the ledger: perform or enqueue effects in nodes, mint ids, checkpoints under a claim.
 
 Needs the extra `langgraph`: pip install 'counterfoil[langgraph]'.
 """
@@ -17,7 +17,8 @@ except ModuleNotFoundError as missing:
     ) from None
 
 from counterfoil.langgraph.compile import for_server
+from counterfoil.langgraph.enqueue import aenqueue, enqueue
 from counterfoil.langgraph.mint import amint, mint
 from counterfoil.langgraph.perform import aperform, perform, retry_on
 
-__all__ = ["amint", "aperform", "for_server", "mint", "perform", "retry_on"]
+__all__ = ["aenqueue", "amint", "aperform", "enqueue", "for_server", "mint", "perform", "retry_on"]

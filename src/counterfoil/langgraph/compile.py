@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from copy import copy
+from dataclasses import replace
 from functools import cache
 from typing import TYPE_CHECKING, Any, Self
 
@@ -19,7 +20,8 @@ from counterfoil.errors import InvalidArguments
 from counterfoil.langgraph.beginnings import beginning, may_begin_branch, refuse_nothing
 from counterfoil.langgraph.claims import aclaim_now, aowning, claim_now, owning, with_run
 from counterfoil.langgraph.context import CONF, KEY, Context, Run, carried, conf_of, refuse_exit, storable, unclaimed
-from counterfoil.langgraph.nodes import wrapped_spec
+from counterfoil.langgraph.intents import CHANNEL, IntentChannel
+from counterfoil.langgraph.nodes import wrapped_node, wrapped_spec
 from counterfoil.langgraph.parking import is_answer_to, refuse_answer
 from counterfoil.langgraph.policy import check_state
 from counterfoil.langgraph.saver import CounterfoilSaver
@@ -29,9 +31,12 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator
 
     from langchain_core.runnables import RunnableConfig
+    from langgraph.graph._node import StateNodeSpec
 
     from counterfoil.desk import Desk
 
+ROOT = "__root__"
+"""The one channel of a graph whose state has no fields."""
 DURABILITY = "sync"
 """The only durability under which a run whose claim was lost is stopped before its next node."""
 
@@ -76,11 +81,12 @@ def compiled_with(saver: CounterfoilSaver | None, graph: Any, options: dict[str,
     compiled: Any
     match graph:
         case StateGraph():
-            compiled = managed_builder(graph).compile(checkpointer=saver, **options)
+            compiled = unlisted(managed_builder(graph).compile(checkpointer=saver, **options))
         case CompiledStateGraph():
-            compiled = managed_builder(graph.builder).compile(checkpointer=saver, **(_options(graph) | options))
+            builder = managed_builder(graph.builder)
+            compiled = unlisted(builder.compile(checkpointer=saver, **(_options(graph) | options)))
         case Pregel():
-            compiled = graph.copy(update={"checkpointer": saver, **options})
+            compiled = managed_nodes(graph, update={"checkpointer": saver, **options})
         case _:
             raise InvalidArguments(
                 f"Counterfoil compiles a StateGraph builder, a compiled graph, an agent's graph or an @entrypoint, not"
@@ -114,11 +120,51 @@ def _warn_of_other_saver(graph: Any) -> None:
         )
 
 
-def managed_builder(builder: StateGraph[Any, Any, Any, Any]) -> StateGraph[Any, Any, Any, Any]:
-    """Return a copy of a builder with its nodes wrapped."""
+def managed_builder(builder: StateGraph[Any, Any, Any, Any], lost: str | None = None) -> StateGraph[Any, Any, Any, Any]:
+    """Return a copy of a builder with its nodes wrapped, a channel for what they enqueue, and its children likewise.
+
+    Args:
+        builder: The builder.
+        lost: Why nothing can be enqueued in this graph, or None.
+    """
     clone = copy(builder)
-    clone.nodes = {name: wrapped_spec(name, spec) for name, spec in builder.nodes.items()}
+    if ROOT in builder.channels:
+        lost = lost or "whose graph has a state without fields. Give it a state with fields, a TypedDict for one."
+    else:
+        clone.channels = {**builder.channels, CHANNEL: IntentChannel()}
+    clone.nodes = {name: wrapped_spec(name, _with_child(spec, lost), lost) for name, spec in builder.nodes.items()}
     return clone
+
+
+def _with_child(spec: StateNodeSpec[Any, Any], lost: str | None) -> StateNodeSpec[Any, Any]:
+    """Return a node with its nodes wrapped, if it is a child graph that was compiled plainly."""
+    child: Any = spec.runnable
+    if not isinstance(child, Pregel) or isinstance(child, ManagedRuns):
+        return spec
+    if child.checkpointer is False:
+        lost = "in a child graph with checkpointer=False, which stores nothing. Leave checkpointer out."
+    if not isinstance(child, CompiledStateGraph):
+        return replace(spec, runnable=managed_nodes(child, lost))
+    made = unlisted(managed_builder(child.builder, lost).compile(checkpointer=child.checkpointer, **_options(child)))
+    clone = copy(child)
+    for name in ("builder", "nodes", "channels", "stream_channels", "trigger_to_nodes"):
+        setattr(clone, name, getattr(made, name))
+    return replace(spec, runnable=clone)
+
+
+def managed_nodes(graph: Any, lost: str | None = None, *, update: dict[str, Any] | None = None) -> Any:
+    """Return a copy of an `@entrypoint` or another graph without a builder, with its nodes wrapped."""
+    nodes = {name: wrapped_node(name, node, lost) for name, node in graph.nodes.items()}
+    channels = {**graph.channels, CHANNEL: IntentChannel()}
+    return unlisted(graph.copy({"nodes": nodes, "channels": channels, **(update or {})}))
+
+
+def unlisted(graph: Any) -> Any:
+    """Take the channel of intents off the list of those that a graph shows in streams and states."""
+    shown = graph.stream_channels_asis
+    if not isinstance(shown, str):
+        graph.stream_channels = [name for name in shown if name != CHANNEL]
+    return graph
 
 
 def _options(graph: CompiledStateGraph[Any, Any, Any, Any]) -> dict[str, Any]:

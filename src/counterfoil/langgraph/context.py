@@ -172,8 +172,8 @@ class Here:
     step: Step | None
 
 
-def locate(asked: str) -> Here:
-    """Find the run that this code belongs to.
+def locate(asked: str, *, elsewhere: str = "perform") -> Here:
+    """Find the run that this code belongs to; messages name what is asked for, and what there is outside of graphs.
 
     Raises:
         NoActiveCounterfoil: there is none, or a thread lost it.
@@ -183,7 +183,7 @@ def locate(asked: str) -> Here:
     except RuntimeError:
         raise NoActiveCounterfoil(
             f"{asked} was called outside any LangGraph run. Inside a node this happens in a thread that lost the run's"
-            " context: start it with contextvars.copy_context().run(...). Elsewhere use cf.perform(effect,"
+            f" context: start it with contextvars.copy_context().run(...). Elsewhere use cf.{elsewhere}(effect,"
             " tenant=..., ...)."
         ) from None
     found = carried(config) or _context_of_saver(config, asked)

@@ -1,35 +1,62 @@
-"""Wrap a graph's nodes: what a node returns is checked against the checkpoint policy before the runtime takes it."""
+"""Wrap a graph's nodes: what a node returns is checked before the runtime takes it, together with what it enqueued."""
 
 from __future__ import annotations
 
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
-from langchain_core.runnables import Runnable, RunnableConfig, RunnableLambda
+from langchain_core.runnables import Runnable, RunnableConfig, RunnableLambda, RunnablePassthrough
 from langchain_core.runnables.config import run_in_executor
 from langgraph.pregel import Pregel
 from langgraph.utils.runnable import RunnableCallable  # type: ignore[attr-defined]
 
 from counterfoil.langgraph.context import CACHED, CONF, conf_of
 from counterfoil.langgraph.policy import check_state
+from counterfoil.langgraph.tasks import running
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from langgraph.graph._node import StateNodeSpec
+    from langgraph.pregel._read import PregelNode
+
+T = TypeVar("T")
 
 
-def wrapped_spec(name: str, spec: StateNodeSpec[Any, Any]) -> StateNodeSpec[Any, Any]:
-    """Return a copy of a node with its runnable wrapped."""
+class Cacheable(Protocol):
+    """A node that may have a cache policy."""
+
+    @property
+    def cache_policy(self) -> Any:
+        """Return the policy, or None."""
+        ...
+
+
+def wrapped_spec(name: str, spec: StateNodeSpec[Any, Any], lost: str | None) -> StateNodeSpec[Any, Any]:
+    """Return a copy of a node with its runnable wrapped; `lost` says why it cannot enqueue, if it cannot."""
     clone = replace(spec)
-    clone.runnable = wrapped(name, spec.runnable, clone)  # type: ignore[arg-type]
+    clone.runnable = wrapped(name, spec.runnable, clone, lost, partial(checked, name))  # type: ignore[arg-type]
     return clone
 
 
-def wrapped(name: str, runnable: Runnable[Any, Any], spec: StateNodeSpec[Any, Any]) -> RunnableCallable:
-    """Return a node's runnable with the check behind it.
+def wrapped_node(name: str, node: PregelNode, lost: str | None) -> PregelNode:
+    """Return a copy of a node that was compiled already, of an `@entrypoint` for one, with its runnable wrapped.
+
+    What it returns is not yet what is stored.
+    """
+    if isinstance(node.bound, RunnablePassthrough):
+        return node
+    clone = node.copy({})
+    clone.bound = wrapped(name, node.bound, clone, lost, as_it_is)
+    return clone
+
+
+def wrapped(
+    name: str, runnable: Runnable[Any, Any], spec: Cacheable, lost: str | None, judged: Callable[[Any], Any]
+) -> RunnableCallable:
+    """Return a node's runnable with the check behind it, and around it what collects what it enqueues.
 
     It is a closure and not a subclass, because LangGraph finds subgraphs by looking into closures. Of the node's
     function only module and qualified name are copied: more would leak its signature, less would make two nodes share
@@ -38,12 +65,12 @@ def wrapped(name: str, runnable: Runnable[Any, Any], spec: StateNodeSpec[Any, An
     suited = without_waiting if keeps_nothing(runnable) else as_it_is
 
     def call(state: Any, config: RunnableConfig) -> Any:
-        with noted_if_cached(name, spec):
-            return checked(name, runnable.invoke(state, suited(config)))
+        with noted_if_cached(name, spec), running(config, name, lost) as collector:
+            return collector.send_with(judged(runnable.invoke(state, suited(collector.config))))
 
     async def acall(state: Any, config: RunnableConfig) -> Any:
-        with noted_if_cached(name, spec):
-            return checked(name, await runnable.ainvoke(state, suited(config)))
+        with noted_if_cached(name, spec), running(config, name, lost) as collector:
+            return collector.send_with(judged(await runnable.ainvoke(state, suited(collector.config))))
 
     inner = getattr(runnable, "func", None) or getattr(runnable, "afunc", None) or runnable
     for function in (call, acall):
@@ -56,7 +83,7 @@ def wrapped(name: str, runnable: Runnable[Any, Any], spec: StateNodeSpec[Any, An
 
 
 @contextmanager
-def noted_if_cached(name: str, spec: StateNodeSpec[Any, Any]) -> Iterator[None]:
+def noted_if_cached(name: str, spec: Cacheable) -> Iterator[None]:
     """Note that a cache may answer for this node; asked when it runs, since `compile` still hands out defaults."""
     if spec.cache_policy is None:
         yield
@@ -78,9 +105,9 @@ def without_waiting(config: RunnableConfig) -> RunnableConfig:
     return {**config, CONF: {**conf_of(config), "__pregel_durability": "async"}}
 
 
-def as_it_is(config: RunnableConfig) -> RunnableConfig:
-    """Return the configuration for every other node."""
-    return config
+def as_it_is(given: T) -> T:
+    """Return what was given: the configuration of every other node, or a result that is judged elsewhere."""
+    return given
 
 
 def has_blocking(runnable: Runnable[Any, Any]) -> bool:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import random
+import time
 from copy import copy
 from typing import TYPE_CHECKING, Any
 
@@ -16,7 +18,7 @@ from langgraph.checkpoint.base import (
 )
 
 from counterfoil.core.templates import validate_id
-from counterfoil.errors import ReservedConfig, UnmanagedThread, VersionConflict
+from counterfoil.errors import Busy, ReservedConfig, UnmanagedThread, VersionConflict
 from counterfoil.langgraph.context import (
     CONF,
     KEY,
@@ -33,6 +35,8 @@ from counterfoil.langgraph.context import (
     unclaimed,
 )
 from counterfoil.langgraph.deltas import Walk
+from counterfoil.langgraph.intents import CHANNEL, Intents, counting, parted
+from counterfoil.langgraph.packing import leaning, split, with_run_id
 from counterfoil.langgraph.pages import Pages
 from counterfoil.langgraph.policy import check_metadata, check_state
 from counterfoil.langgraph.serde import ERROR_CHANNEL, StateSerializer
@@ -40,9 +44,10 @@ from counterfoil.langgraph.serving import checked_trust, trusted_from
 from counterfoil.langgraph.upkeep import Upkeep
 from counterfoil.langgraph.versions import pack, unpack
 from counterfoil.langgraph.writing import awrite, write
-from counterfoil.storage.scripts import checkpoints
+from counterfoil.runners import Waiting
+from counterfoil.storage.scripts import checkpoints, handing
 from counterfoil.storage.scripts.checkpoints import Encoded, NotOwner, Place, Stored
-from counterfoil.storage.scripts.threads import ThreadKey
+from counterfoil.storage.scripts.threads import NotStored, ThreadKey
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
@@ -51,11 +56,12 @@ if TYPE_CHECKING:
 
     from counterfoil.desk import Desk
     from counterfoil.langgraph.serving import Trust
-    from counterfoil.storage.script import Maker
+    from counterfoil.storage.script import Maker, Row
 
-INLINE_CHARACTERS = 256
-"""A text up to this length rides in the checkpoint's own row; a row of its own would cost more than it saves."""
-_INLINE = (type(None), bool, int, float)
+STORED_WITHIN_MS = 10_000
+"""How long a task's writes wait for the checkpoint that they hang on: the runtime stores it beside the step, and what
+was enqueued must not be recorded for a step that would be run again as another one.
+"""
 _VERSION_WIDTH = 32
 """Digits of a channel's version, as many as LangGraph's server writes: versions are compared as texts, and a thread may
 be run by the server at one time and without it at another.
@@ -207,15 +213,24 @@ class CounterfoilSaver(Upkeep):
     def put_writes(
         self, config: RunnableConfig, writes: Sequence[tuple[str, Any]], task_id: str, task_path: str = ""
     ) -> None:
-        """Store a task's writes if its run owns the thread; raises as `put` does."""
-        self._accept(config, write(self.desk, self._put_writes(config, writes, task_id, task_path), refuses=bool))
+        """Store a task's writes if its run owns the thread; raises as `put` does.
+
+        Raises:
+            Busy: the task enqueued something, and the checkpoint that it runs on is not stored.
+        """
+        maker, waiting = self._put_writes(config, writes, task_id, task_path), Waiting(STORED_WITHIN_MS)
+        while isinstance(answer := write(self.desk, maker, refuses=bool), NotStored):
+            time.sleep(self._pause(waiting, config))
+        self._accept(config, answer)
 
     async def aput_writes(
         self, config: RunnableConfig, writes: Sequence[tuple[str, Any]], task_id: str, task_path: str = ""
     ) -> None:
-        """Store a task's writes if its run owns the thread; raises as `put` does."""
-        maker = self._put_writes(config, writes, task_id, task_path)
-        self._accept(config, await awrite(self.desk, maker, refuses=bool))
+        """Store a task's writes if its run owns the thread; see `put_writes`."""
+        maker, waiting = self._put_writes(config, writes, task_id, task_path), Waiting(STORED_WITHIN_MS)
+        while isinstance(answer := await awrite(self.desk, maker, refuses=bool), NotStored):  # noqa: ASYNC110 - the database tells
+            await asyncio.sleep(self._pause(waiting, config))
+        self._accept(config, answer)
 
     def get_next_version(self, current: str | None, channel: None) -> str:
         """Return the next version of a channel: a counter, and a random part that keeps two branches apart."""
@@ -279,12 +294,13 @@ class CounterfoilSaver(Upkeep):
         new_versions: ChannelVersions,
     ) -> Maker[NotOwner | None]:
         place, run = self.place(config), self.carried(config)
-        inline, rows = _split(checkpoint["channel_values"], checkpoint["channel_versions"])
-        kept = _with_run_id(metadata, config)
+        values, intents = parted(checkpoint["channel_values"])
+        inline, rows = split(values, checkpoint["channel_versions"])
+        kept = with_run_id(metadata, config)
         check_metadata(kept)
         # The writes were checked, too, but the runtime stores what became of them even where they were refused.
-        for name in new_versions.keys() & checkpoint["channel_values"].keys():
-            check_state(checkpoint["channel_values"][name], f"$.{name}")
+        for name in new_versions.keys() & values.keys():
+            check_state(values[name], f"$.{name}")
         kind, body = self.serde.dumps_typed({**pack(checkpoint), "channel_values": inline})
         columns = {
             "checkpoint_id": storable("checkpoint id", checkpoint["id"]),
@@ -296,16 +312,19 @@ class CounterfoilSaver(Upkeep):
             "type": kind,
             "body": body,
             "stored_channels": checkpoints.named_channels(rows),
-            "leaning": checkpoints.leaning_channels(_leaning(checkpoint, metadata)),
+            "leaning": checkpoints.leaning_channels(leaning(checkpoint, metadata)),
             "metadata": self.serde.dumps_typed(kept)[1],
         }
-        values = {
-            (storable("name of a state field", name), version): self._encoded(name, checkpoint["channel_values"][name])
+        brought = {
+            (storable("name of a state field", name), version): self._encoded(name, values[name])
             for name, version in rows.items()
             if name in new_versions
         }
         attempt = run.attempt if run is not None else None
-        return lambda: checkpoints.put(place, attempt=attempt, columns=columns, channels=values)
+        if intents is None:
+            return lambda: checkpoints.put(place, attempt=attempt, columns=columns, channels=brought)
+        record = intents.record
+        return lambda: handing.put(place, attempt=attempt, columns=columns, channels=brought, record=record)
 
     def _encoded(self, channel: str, value: Any) -> Encoded:
         try:
@@ -316,24 +335,43 @@ class CounterfoilSaver(Upkeep):
 
     def _put_writes(
         self, config: RunnableConfig, writes: Sequence[tuple[str, Any]], task_id: str, task_path: str
-    ) -> Maker[NotOwner | None]:
+    ) -> Maker[NotOwner | NotStored | None]:
         place, run = self.place(config), self.carried(config)
-        for channel, value in writes:
-            if channel != ERROR_CHANNEL:
-                check_state(value, f"$.{channel}")
-        rows = []
-        for number, (channel, value) in enumerate(writes):
-            kind, packed = self.serde.dumps_write(channel, value)
-            index = WRITES_IDX_MAP.get(channel, number)
-            name = storable("name of a state field or node", channel)
-            rows.append({"idx": index, "channel": name, "type": kind, "value": packed})
+        intents = counting(writes)
+        rows = list(self._written(writes, intents))
         replace = all(channel in WRITES_IDX_MAP for channel, _ in writes)
         task = {"task_id": storable("task id", task_id), "task_path": storable("task path", task_path)}
         checkpoint_id = storable("checkpoint id", conf_of(config)["checkpoint_id"])
         attempt = run.attempt if run is not None else None
-        return lambda: checkpoints.put_writes(
-            place, attempt=attempt, checkpoint_id=checkpoint_id, task=task, writes=rows, replace=replace
-        )
+        if intents is None:
+            return lambda: checkpoints.put_writes(
+                place, attempt=attempt, checkpoint_id=checkpoint_id, task=task, writes=rows, replace=replace
+            )
+        record, named = intents.record, {**task, "checkpoint_id": checkpoint_id}
+        return lambda: handing.put_writes(place, attempt=attempt, task=named, writes=rows, record=record)
+
+    def _written(self, writes: Sequence[tuple[str, Any]], intents: Intents | None) -> Iterator[Row]:
+        """Yield a task's writes as rows; of intents only references are kept, and none of a task that failed."""
+        for number, (channel, given) in enumerate(writes):
+            value = given
+            if channel == CHANNEL and isinstance(given, Intents):
+                if intents is None:
+                    continue
+                value = given.references
+            if channel != ERROR_CHANNEL:
+                check_state(value, f"$.{channel}")
+            kind, packed = self.serde.dumps_write(channel, value)
+            name = storable("name of a state field or node", channel)
+            yield {"idx": WRITES_IDX_MAP.get(channel, number), "channel": name, "type": kind, "value": packed}
+
+    def _pause(self, waiting: Waiting, config: RunnableConfig) -> float:
+        if (pause := waiting.next()) is None:
+            raise Busy(
+                f"The checkpoint that a step of thread {thread_of(config)} runs on was not stored within"
+                f" {STORED_WITHIN_MS // 1000} s, so neither the result of the step nor what it enqueued was recorded"
+                " with it. If the run goes on, its next checkpoint records both; else run the thread again."
+            )
+        return pause
 
     def _accept(self, config: RunnableConfig, refused: NotOwner | None) -> None:
         if refused is None:
@@ -367,30 +405,3 @@ class CounterfoilSaver(Upkeep):
         conf = {"thread_id": row["thread_id"], "checkpoint_ns": row["checkpoint_ns"]}
         found = self.carried(config)
         return {CONF: {**conf, "checkpoint_id": checkpoint_id, **({} if found is None else {KEY: found})}}
-
-
-def _split(values: Mapping[str, Any], versions: ChannelVersions) -> tuple[dict[str, Any], dict[str, str]]:
-    """Divide channel values into those that ride in the checkpoint's row and those that have one of their own."""
-    inline = {name: value for name, value in values.items() if name not in versions or _is_small(value)}
-    return inline, {name: str(versions[name]) for name in values if name not in inline}
-
-
-def _leaning(checkpoint: Checkpoint, metadata: CheckpointMetadata) -> list[str]:
-    """Return the delta channels whose value is not stored here: it is made from what earlier checkpoints store."""
-    counted: Iterable[str] = metadata.get("counters_since_delta_snapshot") or ()
-    versions, values = checkpoint["channel_versions"], checkpoint["channel_values"]
-    return sorted(name for name in counted if name in versions and name not in values)
-
-
-def _is_small(value: Any) -> bool:
-    kind = type(value)
-    return kind in _INLINE or (kind is str and len(value) <= INLINE_CHARACTERS)
-
-
-def _with_run_id(metadata: CheckpointMetadata, config: RunnableConfig) -> dict[str, Any]:
-    """Return the metadata to store: what the runtime made, and of the configuration only the run's id."""
-    kept: dict[str, Any] = dict(metadata)
-    for source in (config.get("metadata") or {}, conf_of(config)):
-        if "run_id" not in kept and source.get("run_id") is not None:
-            kept["run_id"] = str(source["run_id"])
-    return kept

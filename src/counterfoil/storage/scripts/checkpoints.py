@@ -65,6 +65,13 @@ def put(
     """
     if (yield from _put_at_once(place, attempt, columns, channels)):
         return None
+    return (yield from put_in_steps(place, attempt=attempt, columns=columns, channels=channels))
+
+
+def put_in_steps(
+    place: Place, *, attempt: int | None, columns: Mapping[str, Any], channels: Mapping[tuple[str, str], Encoded]
+) -> Script[NotOwner | None]:
+    """Store a checkpoint as `put` does, as a part of a transaction that has more to do."""
     refused = yield from _check_advancing(place.key, attempt)
     if refused is not None:
         return refused
@@ -112,14 +119,12 @@ def put_writes(
     named = {**task, "checkpoint_id": checkpoint_id}
     if (yield from _put_writes_at_once(place, attempt, named, writes, replace=replace)):
         return None
-    refused = yield from _check_owner(place.key, attempt)
+    refused = yield from check_owner(place.key, attempt)
     if refused is not None:
         return refused
     statement = "replace_write" if replace else "insert_write"
     for write in writes:
-        yield from one_row(
-            statement, **place.params, **task, **write, checkpoint_id=checkpoint_id, attempt=attempt or 0
-        )
+        yield from one_row(statement, **place.params, **named, **write, attempt=attempt or 0)
     return None
 
 
@@ -288,10 +293,11 @@ def leaning_channels(names: Sequence[str]) -> str:
 def _check_advancing(key: ThreadKey, attempt: int | None) -> Script[NotOwner | None]:
     if attempt is not None and (yield from threads.advance_version(key, attempt=attempt)):
         return None
-    return (yield from _check_owner(key, attempt))
+    return (yield from check_owner(key, attempt))
 
 
-def _check_owner(key: ThreadKey, attempt: int | None) -> Script[NotOwner | None]:
+def check_owner(key: ThreadKey, attempt: int | None) -> Script[NotOwner | None]:
+    """Say who else owns a thread, if this run does not; it stays so until the transaction ends."""
     if attempt is None:
         yield from threads.keep_unmanaged(key)
     owner = yield from threads.owner_kept(key)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
 from counterfoil.core.effects import ClaimDecision, decide_claim
@@ -65,6 +66,12 @@ def enqueue(wish: Wish) -> Script[Queued | Known]:
     return (yield from _known(wish.request))
 
 
+def find(wish: Wish) -> Script[Queued | Known]:
+    """Say what is known of an operation, or that nothing is in the way of recording it."""
+    row = yield from one_row("look_at_operation", **wish.request.id)
+    return Queued() if row is None else _seen(wish.request, row)
+
+
 def enqueue_all(wishes: Sequence[Wish]) -> Script[tuple[Queued | Known, ...]]:
     """Record several intents in one transaction; those of one stream stay in order.
 
@@ -83,7 +90,14 @@ def enqueue_all(wishes: Sequence[Wish]) -> Script[tuple[Queued | Known, ...]]:
 
 def _insert(wishes: Sequence[Wish]) -> Script[set[OperationKey]]:
     """Record the intents that are not there yet, and return their keys."""
-    if wishes and (done := (yield from several_rows("insert_intents", **_all_columns(wishes)))) is not None:
+    new: set[OperationKey] = set()
+    for _, alike in groupby(wishes, key=_shared_columns):
+        new |= yield from _insert_alike(list(alike))
+    return new
+
+
+def _insert_alike(wishes: Sequence[Wish]) -> Script[set[OperationKey]]:
+    if (done := (yield from several_rows("insert_intents", **_all_columns(wishes)))) is not None:
         tenant = wishes[0].request.key.tenant
         return {OperationKey(tenant=tenant, operation_id=row["operation_id"]) for row in done}
     new: set[OperationKey] = set()
@@ -94,10 +108,14 @@ def _insert(wishes: Sequence[Wish]) -> Script[set[OperationKey]]:
 
 
 def _all_columns(wishes: Sequence[Wish]) -> dict[str, Any]:
-    """Return the columns of operations of one effect, tenant and call; those that differ are arrays."""
+    """Return the columns of operations that share all others; those that differ are arrays."""
     each = [_columns(wish) for wish in wishes]
-    differing = {name: [row[one] for row in each] for one, name in _DIFFERING.items()}
-    return {name: value for name, value in each[0].items() if name not in _DIFFERING} | differing
+    return _shared_columns(wishes[0]) | {name: [row[one] for row in each] for one, name in _DIFFERING.items()}
+
+
+def _shared_columns(wish: Wish) -> dict[str, Any]:
+    """Return what the operations of one call have in common; those of several tasks of a graph may not."""
+    return {name: value for name, value in _columns(wish).items() if name not in _DIFFERING}
 
 
 def _turn_of(wish: Wish) -> tuple[str, str, str]:
@@ -109,6 +127,10 @@ def _known(request: Request) -> Script[Known]:
     row = yield from one_row("look_at_operation", **request.id)
     if row is None:
         raise LookupError(f"operation {request.key} vanished")
+    return _seen(request, row)
+
+
+def _seen(request: Request, row: Row) -> Known:
     return Known(decide_claim(rows.snapshot(row, request.facts), request.wanted), row)
 
 

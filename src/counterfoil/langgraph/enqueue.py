@@ -1,0 +1,94 @@
+"""Enqueue operations inside LangGraph: they are recorded together with the result of the node that asks for them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from langgraph.config import get_config
+
+from counterfoil.active import refuse_nested, refuse_on_loop
+from counterfoil.desk import check_effect
+from counterfoil.enqueuing import Enqueuing
+from counterfoil.errors import EffectInCachedNode, IntentWouldBeLost
+from counterfoil.langgraph.context import CACHED, Here, locate
+from counterfoil.langgraph.intents import CURRENT, Collector
+from counterfoil.storage.scripts import outbox
+
+if TYPE_CHECKING:
+    from counterfoil.delivery import Delivery
+    from counterfoil.effects import Effect
+    from counterfoil.model import Intent
+
+
+def enqueue(effect: Effect[Any], /, *, delivery: Delivery | None = None, **arguments: Any) -> Intent:
+    """Ask for an operation that a dispatcher sends once the node's result is stored, and only then.
+
+    Nothing is recorded before the node ends; an attempt that fails, or an interrupt, leaves nothing of it. Tenant,
+    request, workflow and principal come from the run.
+
+    Args:
+        effect: The declared effect.
+        delivery: When it is sent, in which order, how often, and until when.
+        **arguments: The effect's arguments.
+
+    Raises:
+        NoActiveCounterfoil: there is no LangGraph run here, or its node has ended.
+        IntentWouldBeLost: the graph around the node was not compiled by Counterfoil, or stores nothing.
+        EffectInCachedNode: a cache may answer for this node.
+        FingerprintMismatch: the id was used with other arguments.
+        DifferentEffect: the id belongs to another effect.
+        TenantMissing: the run has no tenant.
+    """
+    refuse_nested("enqueue")
+    refuse_on_loop("enqueue", f"await aenqueue({getattr(effect, '__name__', '...')}, ...)")
+    collector, call = _asked(effect, arguments, delivery)
+    return _taken(collector, call, call.desk.store.read(lambda: outbox.find(call.wish)))
+
+
+async def aenqueue(effect: Effect[Any], /, *, delivery: Delivery | None = None, **arguments: Any) -> Intent:
+    """Ask for an operation in an async node, task or tool; see `enqueue`."""
+    refuse_nested("aenqueue")
+    collector, call = _asked(effect, arguments, delivery)
+    return _taken(collector, call, await call.desk.async_store.read(lambda: outbox.find(call.wish)))
+
+
+def _asked(effect: Effect[Any], arguments: dict[str, Any], delivery: Delivery | None) -> tuple[Collector, Enqueuing]:
+    check_effect(effect)
+    here = locate("enqueue", elsewhere="enqueue")
+    collector = _collector(effect, here)
+    return collector, Enqueuing(here.desk, effect, arguments, here.trusted, here.origin, delivery)
+
+
+def _collector(effect: Effect[Any], here: Here) -> Collector:
+    """Return what collects for the task that this code belongs to.
+
+    Raises:
+        NoActiveCounterfoil: the task has ended.
+        IntentWouldBeLost: nothing does, or what it collects would be lost.
+        EffectInCachedNode: a cache may answer for the task.
+    """
+    if (node := CACHED.get()) is not None:
+        raise EffectInCachedNode(
+            f"The effect {effect.name} was enqueued in the node {node}, which has a cache policy: for another request"
+            " with the same input the cache would answer, and its effect would not happen. Enqueue it in a node without"
+            " one."
+        )
+    found = CURRENT.get()
+    if found is None or here.run is None or not found.belongs_to(get_config()):
+        raise IntentWouldBeLost(
+            f"The effect {effect.name} was enqueued in a graph that Counterfoil did not compile, so that no checkpoint"
+            " would carry it. Compile the graph with cf.compile(builder), a child graph that a node calls with"
+            " cf.compile(child), and run it with cf.run(graph, input, tenant=..., thread_id=...)."
+        )
+    if found.lost is not None:
+        raise IntentWouldBeLost(f"The effect {effect.name} was enqueued in the node {found.node}, {found.lost}")
+    if found.ended:
+        raise found.is_over(effect.name)
+    return found
+
+
+def _taken(collector: Collector, call: Enqueuing, known: outbox.Queued | outbox.Known) -> Intent:
+    """Let the collector have a call that nothing stands in the way of."""
+    intent = call.conclude(known)
+    return intent if collector.take(call) else replace(intent, is_new=False)
