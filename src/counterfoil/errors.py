@@ -7,35 +7,15 @@ Every error has a stable kebab-case `code`, says whether trying again is sensibl
 from __future__ import annotations
 
 from contextlib import contextmanager
-from enum import IntEnum, StrEnum
 from typing import TYPE_CHECKING, Any, ClassVar
+
+from counterfoil.exits import Exit as Exit  # noqa: PLC0414 - part of what an error says
+from counterfoil.exits import Retry as Retry  # noqa: PLC0414
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from counterfoil.model import Receipt
-
-
-class Retry(StrEnum):
-    """Whether the same call may simply be made again."""
-
-    NEVER = "never"
-    SAFE = "safe"
-    AFTER_RECONCILE = "after_reconcile"
-
-
-class Exit(IntEnum):
-    """Exit codes of the command line."""
-
-    DONE = 0
-    FAILED = 1
-    USAGE = 2
-    NOT_FOUND = 3
-    NOT_ALLOWED = 4
-    CONFLICT = 5
-    OUTCOME_UNKNOWN = 6
-    TIMED_OUT = 7
-    CHECK_FOUND = 8
 
 
 REGISTRY: dict[str, type[CounterfoilError]] = {}
@@ -442,6 +422,13 @@ class CaseNotFound(OperationError):
     """No case with this id exists for this tenant."""
 
     code = "case-not-found"
+    exit = Exit.NOT_FOUND
+
+
+class PauseNotFound(OperationError):
+    """Nothing is paused under this name."""
+
+    code = "pause-not-found"
     exit = Exit.NOT_FOUND
 
 

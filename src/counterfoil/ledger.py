@@ -14,6 +14,7 @@ from counterfoil.enqueuing import Enqueuing, Several, recorded
 from counterfoil.errors import AsyncEffectInSync
 from counterfoil.model import Origin, Receipt, Trusted
 from counterfoil.operations import Operations
+from counterfoil.outbox import Outbox
 from counterfoil.performing import Job, Read, Write, perform
 from counterfoil.resources import Resources, close_all
 from counterfoil.reviews import Reviews
@@ -104,6 +105,11 @@ class Counterfoil:
     def operations(self) -> Operations:
         """Return the reads: one operation, pages of them, and what an id belongs to."""
         return Operations(self.desk.store)
+
+    @property
+    def outbox(self) -> Outbox:
+        """Return what waits to be sent, and what people do about it: pauses, dead letters, cancelling."""
+        return Outbox(self.desk.store)
 
     @property
     def review(self) -> Reviews:

@@ -170,7 +170,8 @@ class Operation:
     """An operation as lists show it: what is known of it, never its payload or its receipt's value.
 
     `version` counts its moves, `now` is the database's time of reading, `facts` is what its provider declared.
-    `plain_id` is the id that the same business action has on the main line, from which `branch` leads away.
+    `plain_id` is the id that the same business action has on the main line, from which `branch` leads away. The last
+    four are on which terms a dispatcher sends it; a caller's has none.
     """
 
     seq: int
@@ -200,6 +201,10 @@ class Operation:
     now: int
     branch: str | None = None
     plain_id: str = ""
+    stream: str | None = None
+    due_at: int = 0
+    expires_at: int | None = None
+    max_attempts: int | None = None
 
     @property
     def age(self) -> int:
@@ -247,6 +252,40 @@ class OperationDetail:
     cases: tuple[Case, ...]
     receipt: Receipt[Any] | None
     lineage: tuple[Operation, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pause:
+    """What a person keeps from being sent: an effect, a stream, a tenant's intents; None stands for any."""
+
+    tenant: str | None
+    effect: str | None
+    stream: str | None
+    paused_by: str
+    reason: str
+    at: int
+
+    def holds(self, operation: Operation) -> bool:
+        """Say whether it keeps this intent from being sent."""
+        names = (self.tenant, operation.tenant), (self.effect, operation.effect), (self.stream, operation.stream)
+        return all(mine is None or mine == theirs for mine, theirs in names)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Message:
+    """An intent of the outbox with what is kept about it, and what holds it back.
+
+    `pauses` are those that hold it; `behind` is the operation of its stream that is sent before it.
+    """
+
+    detail: OperationDetail
+    pauses: tuple[Pause, ...]
+    behind: str | None
+
+    @property
+    def operation(self) -> Operation:
+        """Return the operation itself."""
+        return self.detail.operation
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

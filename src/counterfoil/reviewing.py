@@ -63,7 +63,7 @@ def ruling(
         CALLED.words("evidence", evidence)
     facts = {"tenant": tenant, "operation_id": "", "case_id": case_id}
     chosen = _verdict(verdict, facts)
-    by, reason = _plain(CALLED.words("by", by)), _plain(CALLED.words("reason", reason))
+    by, reason = plain(CALLED.words("by", by)), plain(CALLED.words("reason", reason))
     text = evidence if evidence and evidence.strip() else None
     if missing := _missing(chosen, by, reason, has_proof=text is not None or value is not ...):
         raise _incomplete(f"The verdict {chosen} on {case_id} needs {missing}.", facts)
@@ -157,7 +157,7 @@ def _missing(verdict: Verdict, by: str, reason: str, *, has_proof: bool) -> str 
             return None
 
 
-def _plain(text: str) -> str:
+def plain(text: str) -> str:
     """Return a text that every database stores: no NUL, no lone surrogate, bounded, no white space around it."""
     return text.strip()[:_MOST].replace("\0", "\\0").encode("utf-8", "backslashreplace").decode()
 

@@ -13,6 +13,7 @@ import counterfoil.langgraph
 import counterfoil.providers.http
 from counterfoil import Counterfoil, EffectCall, Provider, Receipt, effect
 from counterfoil.operations import Operations
+from counterfoil.outbox import Outbox
 from counterfoil.reviews import Reviews
 
 PYTHON = (Path(__file__).parents[2] / "docs" / "reference" / "python.md").read_text("utf-8")
@@ -46,6 +47,7 @@ def attributes(cls: type) -> set[str]:
         ("counterfoil.providers.http", counterfoil.providers.http.__all__),
         ("Counterfoil", members(Counterfoil)),
         ("cf.operations", members(Operations)),
+        ("cf.outbox", members(Outbox)),
         ("cf.review", members(Reviews)),
         ("effect", keywords(effect)),
         ("Provider", keywords(Provider)),
@@ -58,7 +60,8 @@ def test_the_reference_is_complete_and_invents_nothing(heading: str, expected: I
 
 
 @pytest.mark.parametrize(
-    "function", [Counterfoil.open, Counterfoil.run, Operations.list, Reviews.list, Reviews.resolve]
+    "function",
+    [Counterfoil.open, Counterfoil.run, Operations.list, Reviews.list, Reviews.resolve, Outbox.list, Outbox.pause],
 )
 def test_a_method_with_many_keywords_has_them_all_in_its_row(function: object) -> None:
     name = function.__qualname__  # type: ignore[attr-defined]

@@ -44,7 +44,7 @@ ASKED: dict[str, Any] = {
 }  # fmt: skip
 """A realistic value for every parameter of every statement. One that is missing here belongs to a new statement."""
 
-PAGE = {"state": None, "effect": None, "thread_id": None}
+PAGE = {"state": None, "sender": None, "effect": None, "thread_id": None}
 NEW = {"operation_id": "o-new", "thread_id": "t-new", "state": "in_flight"}
 CHECKPOINTS = {"source": None, "step": None, "run_id": None, "checkpoint_id": None}
 OTHERWISE: dict[str, dict[str, Any]] = {
@@ -56,7 +56,8 @@ OTHERWISE: dict[str, dict[str, Any]] = {
     "release_if_fenced": {"state": "pending"},
     "close_intent_if_unmoved": {"state": "expired", "expected_state": "pending"},
     "postpone_intent": {"expected_state": "pending"},
-    "requeue_intent_if_unmoved": {"state": "pending", "expected_state": "parked"},
+    "renew_tries_if_unmoved": {"state": "pending", "expected_state": "pending"},
+    "hasten_intent_if_unmoved": {"expected_state": "pending"},
     "record_own_statement": {"operation_id": "o-new"},
     "insert_claimed_thread": {**NEW, "state": "running"},
     "open_case": {"state": "open"},
@@ -71,7 +72,8 @@ OTHERWISE: dict[str, dict[str, Any]] = {
     "list_operations": PAGE,
     "list_operations_in_state": PAGE,
     "list_operations_of_request": PAGE,
-    "list_operations_of_thread": {"state": None, "effect": None},
+    "list_operations_of_thread": {"state": None, "sender": None, "effect": None},
+    "list_operations_of_stream": PAGE,
     "list_cases_in_state": {"state": "open"},
     "page_namespace_checkpoints": CHECKPOINTS,
     "page_thread_checkpoints": CHECKPOINTS,

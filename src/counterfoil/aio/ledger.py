@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar, assert_never
 
 from counterfoil.active import refuse_nested
 from counterfoil.aio.operations import AsyncOperations
+from counterfoil.aio.outbox import AsyncOutbox
 from counterfoil.aio.reviews import AsyncReviews
 from counterfoil.aio.transacting import awaiting_body
 from counterfoil.config import database_url
@@ -81,6 +82,11 @@ class AsyncCounterfoil:
     def operations(self) -> AsyncOperations:
         """Return the reads: one operation, pages of them, and what an id belongs to."""
         return AsyncOperations(self.store)
+
+    @property
+    def outbox(self) -> AsyncOutbox:
+        """Return what waits to be sent, and what people do about it: pauses, dead letters, cancelling."""
+        return AsyncOutbox(self.store)
 
     @property
     def review(self) -> AsyncReviews:

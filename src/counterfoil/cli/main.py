@@ -15,12 +15,14 @@ if TYPE_CHECKING:
 
 COMMANDS: Final[Mapping[str, tuple[str, str]]] = {
     "demo": ("counterfoil.cli.demo", "Run a demonstration on this machine: no account, no cloud."),
-    "ops": ("counterfoil.cli.ops", "List operations, or show one."),
+    "ops": ("counterfoil.cli.ops", "List operations, show one, retry or cancel one."),
     "find": ("counterfoil.cli.find", "Say what an id of any kind belongs to."),
     "explain": (
         "counterfoil.cli.explain",
         "Say why an operation ran, did not run, or waits; or print an error's page.",
     ),
+    "outbox": ("counterfoil.cli.outbox", "List what waits to be sent, pause it, requeue or skip dead letters."),
+    "worker": ("counterfoil.cli.worker", "Send what is due, and settle what nobody knows, until it is told to stop."),
     "receipts": ("counterfoil.cli.receipts", "Show the receipt of an operation."),
     "review": ("counterfoil.cli.review", "List the cases a person must look at, show one, give a verdict."),
     "db": ("counterfoil.cli.db", "Check the database's schema, upgrade it, or print its SQL."),

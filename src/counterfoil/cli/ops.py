@@ -1,4 +1,4 @@
-"""`counterfoil ops`: list operations, or show one whole."""
+"""`counterfoil ops`: list operations, show one whole, let one be tried again or never be sent."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from counterfoil.cli.acts import act, acts
 from counterfoil.cli.session import Session, integer, names_operation, verb
 
 if TYPE_CHECKING:
@@ -25,7 +26,7 @@ EMPTY = """No operation yet. Wrap one effect:
 
 @click.group()
 def command() -> None:
-    """List operations, or show one."""
+    """List operations, show one, retry or cancel one."""
 
 
 @command.command("list")
@@ -96,6 +97,24 @@ def show(session: Session, operation: str) -> None:
     show_history(detail)
 
 
+@command.command()
+@acts
+@verb
+@names_operation()
+def retry(session: Session, operation: str, **given: Any) -> None:
+    """Let an operation that waits for a worker's next attempt be due now."""
+    act(session, "retry", operation, given)
+
+
+@command.command()
+@acts
+@verb
+@names_operation()
+def cancel(session: Session, operation: str, **given: Any) -> None:
+    """End an operation that provably was not sent, so that it never is."""
+    act(session, "cancel", operation, given)
+
+
 def detail_json(detail: OperationDetail) -> dict[str, Any]:
     """Return an operation with its history as JSON shows it."""
     from dataclasses import asdict
@@ -117,8 +136,9 @@ def detail_json(detail: OperationDetail) -> dict[str, Any]:
 def show_operation(operation: Operation) -> None:
     """Print what is known of an operation."""
     from counterfoil.cli.output import fields, key_given, when
+    from counterfoil.core.states import OperationState
 
-    trusted, origin = operation.trusted, operation.origin
+    trusted, origin, queued = operation.trusted, operation.origin, operation.max_attempts is not None
     fields(
         (
             ("operation", operation.operation_id),
@@ -131,6 +151,10 @@ def show_operation(operation: Operation) -> None:
             ("created", when(operation.created_at)),
             ("settled", when(operation.settled_at)),
             ("held by", operation.holder),
+            ("stream", operation.stream),
+            ("due", when(operation.due_at) if queued and operation.state == OperationState.PENDING else None),
+            ("expires", when(operation.expires_at)),
+            ("tries", f"{operation.attempt} of {operation.max_attempts}" if queued else None),
             ("error", operation.error_text or operation.error_class),
             ("request", trusted.request_id),
             ("workflow", trusted.workflow_id),

@@ -6,10 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from counterfoil.cli.session import Session, integer, names_operation, verb
+from counterfoil.cli.session import Session, integer, names_operation, user, verb
 
 if TYPE_CHECKING:
-    from counterfoil.core.states import Verdict
     from counterfoil.model import Case, OperationDetail, Receipt
 
 EMPTY = "Nothing waits for a person."
@@ -56,11 +55,14 @@ def show(session: Session, case: str) -> None:
     """Show a case with its operation, attempts and evidence, and the verdicts that it takes."""
     from counterfoil.cli.ops import detail_json, show_history, show_operation
     from counterfoil.cli.output import case_json, clean, say, show_json
+    from counterfoil.core.choices import choices, provider_can
 
     found, detail = _case(session, case)
     if session.as_json:
-        permitted = list(_permitted(found, detail))
-        show_json({**case_json(found), "permitted": permitted, "operation": detail_json(detail)})
+        options = choices(found, detail)
+        told = {"provider_can": provider_can(detail.operation), "choices": options}
+        permitted = [each.verdict for each in options]
+        show_json({**case_json(found), "permitted": permitted, **told, "operation": detail_json(detail)})
         return
     say(clean(f"{found.case_id} is {found.state} (version {found.version}): {found.kind}; {found.reason}"))
     if found.verdict is not None:
@@ -68,8 +70,25 @@ def show(session: Session, case: str) -> None:
     say()
     show_operation(detail.operation)
     show_history(detail)
+    _show_choices(found, detail)
     say()
     say(clean(_closing_line(found, detail)))
+
+
+def _show_choices(case: Case, detail: OperationDetail) -> None:
+    from counterfoil.cli.output import clean, say, table
+    from counterfoil.core.choices import choices, provider_can, without_verdict
+
+    say()
+    say(clean(f"The provider {provider_can(detail.operation)}."))
+    if not (options := choices(case, detail)):
+        return
+    say(clean(f"Without a verdict: {without_verdict(detail)}"))
+    say()
+    table(["VERDICT", "WHAT IT DOES"], [(each.verdict, each.does) for each in options])
+    say()
+    for each in options:
+        say(clean(each.command))
 
 
 def _closing_line(case: Case, detail: OperationDetail) -> str:
@@ -82,17 +101,6 @@ def _closing_line(case: Case, detail: OperationDetail) -> str:
     if CaseState(case.state) is not CaseState.OPEN:
         return f"Run: counterfoil explain {detail.operation.operation_id} --tenant {detail.operation.tenant}"
     return f"Run: {resolve_command(case, OperationState(detail.operation.state))}"
-
-
-def _permitted(case: Case, detail: OperationDetail) -> tuple[Verdict, ...]:
-    from counterfoil.core.reconcile import case_without_value, permitted
-    from counterfoil.core.states import CaseKind, CaseState, OperationState, Verdict
-
-    if case_without_value(detail) == case:
-        return (Verdict.HAPPENED,)
-    if CaseState(case.state) is not CaseState.OPEN:
-        return ()
-    return permitted(CaseKind(case.kind), OperationState(detail.operation.state))
 
 
 @command.command("open")
@@ -138,7 +146,7 @@ def resolve(session: Session, case: str, **given: Any) -> None:
         case,
         tenant=found.tenant,
         verdict=verdict,
-        by=given["by"] or _user(),
+        by=given["by"] or user(),
         reason=given["reason"],
         evidence=given["evidence"],
         value=... if given["value"] is None else json_value(given["value"], case_id=case, tenant=found.tenant),
@@ -202,17 +210,6 @@ def _verdict(case: str, given: dict[str, Any]) -> str:
             "Give one verdict: --happened, --did-not-happen --retry, --did-not-happen --close, --noted."
         )
     return verdicts[chosen]
-
-
-def _user() -> str:
-    """Return the operating-system user; a container may have none by name."""
-    import getpass
-    import os
-
-    try:
-        return getpass.getuser()
-    except (OSError, KeyError):
-        return f"uid {os.getuid()}"
 
 
 def _case(session: Session, case_id: str) -> tuple[Case, OperationDetail]:

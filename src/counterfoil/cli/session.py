@@ -204,3 +204,14 @@ def names_operation(metavar: str = "OPERATION") -> Callable[[Callable[..., Any]]
         return click.argument("operation", metavar=metavar)(option(wrapped))
 
     return named
+
+
+def user() -> str:
+    """Return the operating-system user; a container may have none by name."""
+    import getpass
+    import os
+
+    try:
+        return getpass.getuser()
+    except (OSError, KeyError):
+        return f"uid {os.getuid()}"

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 from counterfoil.core.durations import duration_text, utc_text
 from counterfoil.core.leases import is_over
 from counterfoil.core.reconcile import case_without_value, open_case, permitted
-from counterfoil.core.states import TERMINAL, CaseKind, OperationState, Verdict
+from counterfoil.core.states import TERMINAL, CaseKind, OperationState, Sender, Verdict
 from counterfoil.core.unknown import AskProvider, PersonDecides, Resend, Times, absence_counts_from, decide_unknown
 
 if TYPE_CHECKING:
@@ -52,6 +52,7 @@ _MEANS: Final = {
     OperationState.FAILED: "it is refused, and nothing is sent",
 }
 """What asking again does after a verdict."""
+_QUEUED: Final = {OperationState.PENDING: "A worker sends it at once, as soon as it is its turn"}
 _SECOND: Final = 1000
 
 
@@ -161,6 +162,8 @@ def _next(operation: Operation, state: OperationState, case: Case | None, now: i
             return f"It ends by {_when(operation.attempt_deadline)}; without a word by then its outcome is unknown."
         case _ if case is not None:
             return f"A person must look at {case.case_id}: {case.reason}."
+        case OperationState.PENDING if operation.sender == Sender.DISPATCHER:
+            return f"A worker sends it; it is due at {_when(operation.due_at)}."
         case OperationState.PENDING:
             return "The next perform with the same arguments sends it."
         case OperationState.SUCCEEDED:
@@ -177,13 +180,17 @@ def _next_unknown(operation: Operation, now: int) -> str:
 
 
 def _plan(plan: UnknownPlan, operation: Operation, times: Times) -> str:
+    queued = operation.sender == Sender.DISPATCHER
+    who = "A worker" if queued else "The next perform"
     match plan:
         case AskProvider():
             counts_from = absence_counts_from(operation.facts, times)
             if counts_from is None:
-                return "The next perform asks the provider; its no proves nothing, as its look-up states no lag."
+                return f"{who} asks the provider; its no proves nothing, as its look-up states no lag."
             early = f" A no counts from {_when(counts_from + 1)} on." if times.now <= counts_from else ""
-            return f"The next perform asks the provider.{early}"
+            return f"{who} asks the provider.{early}"
+        case Resend(until) if queued:
+            return f"A worker sends it again under the key that the provider honours, until {_when(until)}."
         case Resend(until):
             return (
                 f"Running it again is safe until {_when(until)}: that sends it again under the key that the provider"
@@ -199,7 +206,7 @@ def command(operation: Operation, case: Case | None, *, over: bool) -> str:
     """Return the command that goes on from here."""
     if case is not None:
         return resolve_command(case, OperationState(operation.state))
-    scope = f"{_quoted(operation.operation_id)} --tenant {_quoted(operation.tenant)}"
+    scope = f"{quoted(operation.operation_id)} --tenant {quoted(operation.tenant)}"
     if over:
         return f"counterfoil review open {scope}"
     if OperationState(operation.state) is OperationState.SUCCEEDED:
@@ -231,11 +238,20 @@ def run_again(operation: Operation) -> str:
 
 def goes_on(operation: Operation) -> str | None:
     """Say what comes next for whoever asked for an operation that a verdict settled or freed, if anything does."""
-    means = _MEANS.get(OperationState(operation.state))
+    state = OperationState(operation.state)
+    if operation.sender == Sender.DISPATCHER and state in _MEANS:
+        return f"{_QUEUED.get(state, 'Nothing is sent any more')}{stream_goes_on(operation)}."
+    means = _MEANS.get(state)
     return None if means is None else f"{run_again(operation)}; {means}."
 
 
-def _quoted(text: str) -> str:
+def stream_goes_on(operation: Operation) -> str:
+    """Say that the next intent of its stream may go, if it has one and is settled."""
+    is_over = operation.stream is not None and OperationState(operation.state) in TERMINAL
+    return f"; the next one of stream {operation.stream} goes" if is_over else ""
+
+
+def quoted(text: str) -> str:
     """Return an argument as a POSIX shell takes it."""
     plain = text and all(char.isalnum() or char in "-_./:@%+=," for char in text)
     return text if plain else "'" + text.replace("'", "'\"'\"'") + "'"

@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Final
+from enum import StrEnum
+from typing import TYPE_CHECKING, Final
 
-from counterfoil.core.states import OperationEvent, Sender
+from counterfoil.core.machine import sources
+from counterfoil.core.states import OPERATION, AttemptOutcome, OperationEvent, OperationState, Sender
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 MAX_ATTEMPTS: Final = 20
 """Tries unless another number is asked for: with the pauses below, they take about nine hours."""
@@ -60,3 +65,78 @@ def decide_absent(tries: Tries) -> OperationEvent:
 def pause(attempt: int) -> int:
     """Return the pause after an attempt, before the database takes some of it off."""
     return min(FIRST_PAUSE_MS << min(max(attempt - 1, 0), _DOUBLINGS), LONGEST_PAUSE_MS)
+
+
+# --- what people do with an intent -----------------------------------------------------------------------------------
+
+
+class Act(StrEnum):
+    """What a person does with an intent, by the name under which it is recorded."""
+
+    REQUEUE = "requeue"
+    SKIP = "skip"
+    CANCEL = "cancel"
+    RETRY = "retry"
+
+
+EVENTS: Final[Mapping[Act, OperationEvent]] = {
+    Act.REQUEUE: OperationEvent.REQUEUED,
+    Act.SKIP: OperationEvent.SKIPPED,
+    Act.CANCEL: OperationEvent.CANCELLED,
+}
+"""What an act does to its operation; to retry moves no state, it only makes the next attempt due."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Standing:
+    """An operation as an act meets it; `outcomes` are those of its attempts."""
+
+    sender: Sender
+    state: OperationState
+    attempt: int
+    outcomes: tuple[AttemptOutcome, ...] = ()
+
+    @property
+    def provably_unsent(self) -> bool:
+        """Say whether each attempt that was made is known to have done nothing."""
+        return len(self.outcomes) == self.attempt and set(self.outcomes) <= {AttemptOutcome.NOT_SENT}
+
+
+@dataclass(frozen=True, slots=True)
+class Permitted:
+    """The act may be done."""
+
+
+@dataclass(frozen=True, slots=True)
+class WrongState:
+    """The operation is in a state that the act does not take."""
+
+
+@dataclass(frozen=True, slots=True)
+class MayHaveHappened:
+    """An attempt may have reached the provider, so that nobody can say that the operation was not sent."""
+
+
+@dataclass(frozen=True, slots=True)
+class NotBackingOff:
+    """No dispatcher waits to try it again: it was never tried, or its caller sends it."""
+
+
+ActDecision = Permitted | WrongState | MayHaveHappened | NotBackingOff
+
+
+def decide_act(act: Act, seen: Standing) -> ActDecision:
+    """Decide whether a person may do this with an operation."""
+    if act is Act.RETRY:
+        return _decide_retry(seen)
+    if act is Act.CANCEL and seen.state in {OperationState.IN_FLIGHT, OperationState.UNKNOWN}:
+        return MayHaveHappened()
+    if seen.state not in sources(OPERATION, EVENTS[act]):
+        return WrongState()
+    return MayHaveHappened() if act is Act.CANCEL and not seen.provably_unsent else Permitted()
+
+
+def _decide_retry(seen: Standing) -> ActDecision:
+    if seen.state is not OperationState.PENDING:
+        return WrongState()
+    return Permitted() if seen.sender is Sender.DISPATCHER and seen.attempt else NotBackingOff()

@@ -16,7 +16,7 @@ from counterfoil.core.outbox import Tries
 from counterfoil.core.states import OperationState, Sender
 from counterfoil.core.unknown import still_holding
 from counterfoil.errors import UnsupportedValue
-from counterfoil.model import Attempt, Case, Evidence, Operation, Origin, ProviderFacts, Receipt, Trusted
+from counterfoil.model import Attempt, Case, Evidence, Operation, Origin, Pause, ProviderFacts, Receipt, Trusted
 
 if TYPE_CHECKING:
     from counterfoil.storage.script import Row
@@ -30,7 +30,7 @@ _TRUSTED = ("request_id", "workflow_id", "principal")
 _SUMMARY = (
     *("seq", "tenant", "operation_id", "effect", "effect_version", "state", "sender", "attempt", "version"),
     *("claimed_at", "lease_until", "attempt_deadline", "first_attempt_at", "created_at", "updated_at", "settled_at"),
-    *("settled_by", "error_class", "error_text", "now"),
+    *("settled_by", "error_class", "error_text", "now", "stream", "due_at", "expires_at", "max_attempts"),
 )
 _FACTS = {field.name: field.default for field in fields(ProviderFacts)}
 """Stored facts leave out what is as here, which is a third of a row: these defaults must stay what they are."""
@@ -171,3 +171,10 @@ def case(row: Row) -> Case:
     names = ("tenant", "operation_id", "kind", "state", "version", "opened_at", "reason")
     more = ("verdict", "verdict_by", "verdict_reason", "verdict_at")
     return Case(case_id=case_id(row["seq"]), **{name: row[name] for name in (*names, *more)})
+
+
+def pause(row: Row) -> Pause:
+    """Return a row of the pause table."""
+    names = ("tenant", "effect", "stream")
+    named = {name: row[name] or None for name in names}
+    return Pause(**named, paused_by=row["paused_by"], reason=row["reason"], at=row["at"])

@@ -2,45 +2,181 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, assert_never
 
 from counterfoil.core.machine import advance
-from counterfoil.core.states import OPERATION, OperationEvent, OperationState
-from counterfoil.storage.script import Row, Script, all_rows, one_row
-from counterfoil.storage.scripts.claims import LostRace
-from counterfoil.storage.scripts.moves import key_params
+from counterfoil.core.outbox import EVENTS, MAX_ATTEMPTS, Act, ActDecision, Permitted, Standing, decide_act
+from counterfoil.core.states import (
+    OPERATION,
+    AttemptOutcome,
+    CaseKind,
+    EvidenceKind,
+    OperationState,
+    Sender,
+    Verdict,
+)
+from counterfoil.storage import rows
+from counterfoil.storage.script import Row, Script, all_rows, held_row, one_row
+from counterfoil.storage.scripts.moves import keep, key_params
+from counterfoil.storage.scripts.reviews import NoOperation, Resolved, Ruling, case_about, judge
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from counterfoil.model import OperationKey
+    from counterfoil.model import OperationKey, Pause
 
-REQUEUED = advance(OPERATION, OperationState.PARKED, OperationEvent.REQUEUED)
+CANCELLED = advance(OPERATION, OperationState.PENDING, EVENTS[Act.CANCEL])
+VERDICTS = {Act.REQUEUE: Verdict.DID_NOT_HAPPEN_RETRY, Act.SKIP: Verdict.DID_NOT_HAPPEN_CLOSE}
+"""The acts that are verdicts on a dead letter's case."""
 
 
-def pause(tenant: str, effect: str, stream: str, *, by: str, reason: str) -> Script[Row | None]:
+# --- pauses ----------------------------------------------------------------------------------------------------------
+
+
+def pause(tenant: str, effect: str, stream: str, *, by: str, reason: str) -> Script[Pause]:
     """Hold intents back: of a tenant, an effect, a stream; an empty name stands for any."""
-    return (yield from one_row("put_pause", tenant=tenant, effect=effect, stream=stream, paused_by=by, reason=reason))
+    row = yield from held_row("put_pause", tenant=tenant, effect=effect, stream=stream, paused_by=by, reason=reason)
+    return rows.pause(row)
 
 
-def resume(tenant: str, effect: str, stream: str) -> Script[Row | None]:
+def resume(tenant: str, effect: str, stream: str) -> Script[Pause | None]:
     """Let intents go again; None if nothing of this name was held back."""
-    return (yield from one_row("delete_pause", tenant=tenant, effect=effect, stream=stream))
+    row = yield from one_row("delete_pause", tenant=tenant, effect=effect, stream=stream)
+    return None if row is None else rows.pause(row)
 
 
-def pauses() -> Script[Sequence[Row]]:
-    """Read what is held back."""
-    return (yield from all_rows("list_pauses"))
+def pauses(tenant: str | None) -> Script[tuple[Pause, ...]]:
+    """Read what is held back: of a tenant, or of all."""
+    found = [rows.pause(row) for row in (yield from all_rows("list_pauses"))]
+    return tuple(one for one in found if tenant is None or one.tenant in {None, tenant})
 
 
-def requeue_if_unmoved(key: OperationKey, version: int, *, more: int) -> Script[Row | LostRace]:
-    """Let a dead letter be tried again, so many times more."""
-    row = yield from one_row(
-        "requeue_intent_if_unmoved",
-        **key_params(key),
-        version=version,
-        more=more,
-        state=REQUEUED,
-        expected_state=OperationState.PARKED,
+# --- acts on one intent ----------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wish:
+    """What a person does with an intent, ready to be stored; `evidence` is encoded and differs from act to act."""
+
+    act: Act
+    by: str
+    reason: str
+    evidence: bytes
+    more: int = MAX_ATTEMPTS
+    expect_version: int | None = None
+
+    @property
+    def told(self) -> str:
+        """Return what its evidence says in one line."""
+        return f"{self.act}: {self.reason}" if self.reason else str(self.act)
+
+    def ruling(self, version: int) -> Ruling:
+        """Return it as the verdict that it is on a dead letter's case at this version."""
+        return Ruling(
+            verdict=VERDICTS[self.act],
+            by=self.by,
+            reason=self.reason,
+            expect_version=version,
+            evidence=self.evidence,
+            more=self.more,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    """The act is recorded; the operation after it."""
+
+    row: Row
+
+
+@dataclass(frozen=True, slots=True)
+class Hindered:
+    """The act cannot be done; why (None: the operation moved since it was seen), and the last word of a person."""
+
+    why: ActDecision | None
+    row: Row
+    last: Row | None
+
+
+Answer = Done | NoOperation | Hindered
+
+
+def act(key: OperationKey, wish: Wish) -> Script[Answer]:
+    """Do with an intent what a person wants, if its state allows it; its row is locked before all others of it."""
+    row = yield from one_row("lock_operation", **key_params(key))
+    if row is None:
+        return NoOperation()
+    attempts = yield from all_rows("list_attempts", **key_params(key))
+    decision = decide_act(wish.act, _standing(row, attempts))
+    if wish.expect_version not in {None, row["version"]}:
+        return Hindered(None, row, (yield from _last_word(key)))
+    if not isinstance(decision, Permitted):
+        return Hindered(decision, row, (yield from _last_word(key)))
+    return Done((yield from _do(key, row, wish)))
+
+
+def find_act(key: OperationKey, wish: Wish) -> Script[Done | None]:
+    """Say whether this very act is recorded: its COMMIT took effect although nobody heard of it."""
+    kept = yield from all_rows("list_evidence", **key_params(key))
+    row = yield from one_row("get_operation", **key_params(key))
+    return Done(row) if row is not None and any(one["body"] == wish.evidence for one in kept) else None
+
+
+def _do(key: OperationKey, row: Row, wish: Wish) -> Script[Row]:
+    match wish.act:
+        case Act.REQUEUE | Act.SKIP:
+            return (yield from _judge_dead_letter(key, row, wish))
+        case Act.CANCEL:
+            return (yield from _cancel(key, row, wish))
+        case Act.RETRY:
+            return (yield from _hasten(key, row, wish))
+        case _:
+            assert_never(wish.act)
+
+
+def _judge_dead_letter(key: OperationKey, row: Row, wish: Wish) -> Script[Row]:
+    case = yield from case_about(key, row, CaseKind.DEAD_LETTER)
+    answer = yield from judge(key, case, row, wish.ruling(case["version"]), EVENTS[wish.act], lost_first=False)
+    if not isinstance(answer, Resolved):
+        raise LookupError(f"the case of operation {key} moved inside one transaction")  # noqa: TRY004 - of no caller
+    return answer.operation
+
+
+def _cancel(key: OperationKey, row: Row, wish: Wish) -> Script[Row]:
+    yield from _keep(key, row, wish)
+    return (
+        yield from held_row(
+            "close_intent_if_unmoved",
+            **key_params(key),
+            version=row["version"],
+            state=CANCELLED,
+            expected_state=OperationState.PENDING,
+            error_text=f"cancelled by {wish.by}: {wish.reason}",
+        )
     )
-    return row or LostRace()
+
+
+def _hasten(key: OperationKey, row: Row, wish: Wish) -> Script[Row]:
+    yield from _keep(key, row, wish)
+    guard = {"version": row["version"], "expected_state": OperationState.PENDING}
+    return (yield from held_row("hasten_intent_if_unmoved", **key_params(key), **guard))
+
+
+def _keep(key: OperationKey, row: Row, wish: Wish) -> Script[None]:
+    yield from keep(key, row["attempt"], EvidenceKind.VERDICT, wish.told, body=wish.evidence, by=wish.by)
+
+
+def _standing(row: Row, attempts: Sequence[Row]) -> Standing:
+    return Standing(
+        sender=Sender(row["sender"]),
+        state=OperationState(row["state"]),
+        attempt=row["attempt"],
+        outcomes=tuple(AttemptOutcome(one["outcome"]) for one in attempts),
+    )
+
+
+def _last_word(key: OperationKey) -> Script[Row | None]:
+    """Read what a person said last of an operation."""
+    kept = yield from all_rows("list_evidence", **key_params(key))
+    return next((one for one in reversed(kept) if one["kind"] == EvidenceKind.VERDICT), None)

@@ -151,6 +151,8 @@ def settle_unmoved(
         "settle_if_unmoved", **key_params(key), version=row["version"], **columns(state, outcome, by)
     )
     yield from settle_case(key, CaseKind.UNKNOWN_OUTCOME)
+    if row["state"] == OperationState.PARKED:
+        yield from settle_case(key, CaseKind.DEAD_LETTER)
     return moved
 
 

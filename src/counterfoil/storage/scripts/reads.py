@@ -6,15 +6,15 @@ a caller of the library.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Final
 
 from counterfoil.core.branches import MARK, plain_id
 from counterfoil.core.provider_key import could_be_provider_key, provider_key
-from counterfoil.core.states import CaseState, OperationState
-from counterfoil.model import Case, Hit, Operation, OperationDetail, OperationKey, Page
+from counterfoil.core.states import TERMINAL, CaseState, OperationState, Sender
+from counterfoil.model import Case, Hit, Message, Operation, OperationDetail, OperationKey, Page
 from counterfoil.storage import rows
 from counterfoil.storage.rows import NEWEST
 from counterfoil.storage.script import Row, Script, all_rows, one_row
@@ -34,6 +34,7 @@ class Wish:
     """What a list of operations is narrowed to; times in milliseconds, `before` is where the page before ended."""
 
     state: OperationState | None = None
+    sender: Sender | None = None
     effect: str | None = None
     request_id: str | None = None
     thread_id: str | None = None
@@ -44,7 +45,7 @@ class Wish:
 
     def filters(self) -> dict[str, Any]:
         """Return the parameters that every list takes; one row more than the page tells whether it is the last."""
-        names = ("state", "effect", "thread_id", "older_than", "newer_than", "before")
+        names = ("state", "sender", "effect", "thread_id", "older_than", "newer_than", "before")
         return {**{name: getattr(self, name) for name in names}, "limit": self.limit + 1}
 
 
@@ -70,6 +71,47 @@ def _of_tenant(tenant: str, wish: Wish) -> Script[Sequence[Row]]:
     if wish.state not in {None, OperationState.SUCCEEDED}:
         return (yield from all_rows("list_operations_in_state", **filters, in_state=wish.state))
     return (yield from all_rows("list_operations", **filters))
+
+
+def list_intents(tenant: str | None, wish: Wish, *, unsettled: bool, stream: str | None) -> Script[Page[Operation]]:
+    """Return one page of what a dispatcher sends, the newest first: in one state, not settled, or all."""
+    asked = replace(wish, sender=Sender.DISPATCHER)
+    found: list[Row] = []
+    for each in (yield from _tenants(tenant)):
+        if stream is not None:
+            page = {**asked.filters(), "tenant": each, "stream": stream}
+            found += yield from all_rows("list_operations_of_stream", **page)
+        else:
+            for state in _UNSETTLED if unsettled else (wish.state,):
+                found += yield from _of_tenant(each, replace(asked, state=state))
+    found.sort(key=itemgetter("seq"), reverse=True)
+    return _page([rows.operation(row) for row in found[: wish.limit]], more=len(found) > wish.limit)
+
+
+_UNSETTLED = tuple(state for state in OperationState if state not in TERMINAL)
+
+
+def get_intent(tenant: str | None, operation_id: str) -> Script[tuple[Message, ...]]:
+    """Return an intent with what holds it back: none, one, or without a tenant one for each that uses the id."""
+    found = []
+    for detail in (yield from get_operation(tenant, operation_id)):
+        if detail.operation.sender == Sender.DISPATCHER:
+            found.append((yield from _message(detail)))  # noqa: PERF401 - it yields
+    return tuple(found)
+
+
+def _message(detail: OperationDetail) -> Script[Message]:
+    operation, head = detail.operation, None
+    if operation.stream is not None and operation.settled_at is None:
+        head = yield from one_row(
+            "get_stream_head", tenant=operation.tenant, stream=operation.stream, before=operation.seq
+        )
+    pauses = [rows.pause(row) for row in (yield from all_rows("list_pauses"))]
+    return Message(
+        detail=detail,
+        pauses=tuple(pause for pause in pauses if pause.holds(operation)),
+        behind=None if head is None else head["operation_id"],
+    )
 
 
 def _tenants(tenant: str | None) -> Script[Sequence[str]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from operator import itemgetter
 from typing import TYPE_CHECKING
 
 from counterfoil.core.machine import advance
@@ -49,9 +50,13 @@ def lose_if_unmoved(key: OperationKey, version: int, why: str) -> Script[Row | L
 
 
 def expire(limit: int) -> Script[tuple[Row, ...]]:
-    """End intents that were not sent in the time they had; nothing was sent of them and nothing will be."""
+    """End intents that were not sent in the time they had; nothing was sent of them and nothing will be.
+
+    Rows are taken in the order of their ids, as in a dispatcher's turn.
+    """
     ended: list[Row] = []
-    for found in (yield from all_rows("list_expired_intents", limit=limit)):
+    listed = yield from all_rows("list_expired_intents", limit=limit)
+    for found in sorted(listed, key=itemgetter("tenant", "operation_id")):
         row = yield from one_row(
             "close_intent_if_unmoved",
             tenant=found["tenant"],

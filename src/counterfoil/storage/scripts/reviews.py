@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, assert_never
 
 from counterfoil.core.leases import is_over
 from counterfoil.core.machine import advance
+from counterfoil.core.outbox import MAX_ATTEMPTS
 from counterfoil.core.reconcile import (
     AlreadyClosed,
     GivesValue,
@@ -26,6 +27,7 @@ from counterfoil.core.states import (
     CaseState,
     EvidenceKind,
     OperationState,
+    Sender,
     Verdict,
 )
 from counterfoil.model import VALUE_NOT_GIVEN, OperationKey
@@ -41,7 +43,10 @@ VALUE_GIVEN = "value given"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ruling:
-    """A person's verdict, ready to be stored; `receipt` and `evidence` are encoded, `marker` stands for no value."""
+    """A person's verdict, ready to be stored; `receipt` and `evidence` are encoded, `marker` stands for no value.
+
+    `more` is how many new tries a dispatcher has where the verdict lets it send again.
+    """
 
     verdict: Verdict
     by: str
@@ -50,6 +55,7 @@ class Ruling:
     receipt: bytes | None = None
     marker: str | None = None
     evidence: bytes | None = None
+    more: int = MAX_ATTEMPTS
 
     @property
     def has_value(self) -> bool:
@@ -132,7 +138,7 @@ def resolve(tenant: str, seq: int, ruling: Ruling) -> Script[Answer]:
         case OnlyNoted():
             return (yield from _close(key, case, operation, ruling))
         case Moves(event, lost_first):
-            return (yield from _judge(key, case, operation, ruling, event, lost_first=lost_first))
+            return (yield from judge(key, case, operation, ruling, event, lost_first=lost_first))
         case _:
             assert_never(decision)
 
@@ -149,7 +155,7 @@ def _judged(case: Row, operation: Row) -> Judged:
     )
 
 
-def _judge(
+def judge(
     key: OperationKey, case: Row, operation: Row, ruling: Ruling, event: OperationEvent, *, lost_first: bool
 ) -> Script[Answer]:
     """Close the case before the operation moves: evidence would otherwise close it as answered by itself."""
@@ -158,8 +164,18 @@ def _judge(
     answer = yield from _close(key, case, operation, ruling)
     if isinstance(answer, Resolved):
         moved = yield from move(key, operation, event, ruling.outcome(), EvidenceKind.VERDICT)
+        if ruling.verdict is Verdict.DID_NOT_HAPPEN_RETRY and moved["sender"] == Sender.DISPATCHER:
+            moved = yield from renew_tries(key, moved, ruling.more)
         return Resolved(answer.case, moved)
     return answer
+
+
+def renew_tries(key: OperationKey, row: Row, more: int) -> Script[Row]:
+    """Let an intent that a person sends back be tried at once, so many times more, however long it has waited."""
+    pending = {"state": OperationState.PENDING, "expected_state": OperationState.PENDING}
+    return (
+        yield from held_row("renew_tries_if_unmoved", **key_params(key), version=row["version"], more=more, **pending)
+    )
 
 
 def _close(key: OperationKey, case: Row, operation: Row, ruling: Ruling) -> Script[Resolved | Moved]:
@@ -240,16 +256,16 @@ def open_for_review(key: OperationKey) -> Script[Row | NoOperation | NothingToJu
             return NothingToJudge(row, row["lease_until"])
         case OperationState.IN_FLIGHT:
             row = yield from mark_lost(key, row)
-            return (yield from _case_about(key, row, CaseKind.UNKNOWN_OUTCOME))
+            return (yield from case_about(key, row, CaseKind.UNKNOWN_OUTCOME))
         case OperationState.UNKNOWN:
-            return (yield from _case_about(key, row, CaseKind.UNKNOWN_OUTCOME))
+            return (yield from case_about(key, row, CaseKind.UNKNOWN_OUTCOME))
         case OperationState.PARKED:
-            return (yield from _case_about(key, row, CaseKind.DEAD_LETTER))
+            return (yield from case_about(key, row, CaseKind.DEAD_LETTER))
         case _:
             return NothingToJudge(row, None)
 
 
-def _case_about(key: OperationKey, row: Row, kind: CaseKind) -> Script[Row]:
+def case_about(key: OperationKey, row: Row, kind: CaseKind) -> Script[Row]:
     """Return the operation's open case of one kind; if it has none, open it."""
     found = yield from one_row("get_open_case", **key_params(key), kind=kind, expected_state=CaseState.OPEN)
     return found or (yield from open_case(key, row, kind, "a person asked to judge it"))

@@ -159,8 +159,8 @@ where tenant = :tenant
   and state = :expected_state
 returning *, {now} as now;
 
--- name: requeue_intent_if_unmoved
--- Let a dead letter be tried again, so many times more.
+-- name: renew_tries_if_unmoved
+-- Let an intent be tried at once and so many times more, for as long as that takes.
 update counterfoil_operation
 set state = :state,
   version = version + 1,
@@ -173,6 +173,31 @@ where tenant = :tenant
   and version = :version
   and state = :expected_state
 returning *, {now} as now;
+
+-- name: hasten_intent_if_unmoved
+-- End an intent's wait for its next attempt.
+update counterfoil_operation
+set due_at = {least}(due_at, {now}),
+  version = version + 1,
+  updated_at = {now}
+where tenant = :tenant
+  and operation_id = :operation_id
+  and version = :version
+  and state = :expected_state
+  and sender = 'dispatcher'
+returning *, {now} as now;
+
+-- name: get_stream_head
+-- Find what an intent waits for: the first of its stream that is not settled.
+select operation_id, state
+from counterfoil_operation
+where tenant = :tenant
+  and stream = :stream
+  and stream is not null
+  and settled_at is null
+  and seq < :before
+order by seq
+limit 1;
 
 -- name: put_pause
 -- Keep intents back: of a tenant, an effect, a stream, or all; an empty name stands for any.

@@ -3,12 +3,13 @@
 seq, tenant, operation_id, effect, effect_version, sender, state, identity_digest, provider, attempt, version,
   holder, claimed_at, lease_until, attempt_deadline, first_attempt_at, receipt_marker, settled_by, error_class,
   error_text, request_id, workflow_id, principal, thread_id, checkpoint_ns, checkpoint_id, node, task_id, run_id,
-  trace_id, created_at, updated_at, settled_at, {now} as now
+  trace_id, created_at, updated_at, settled_at, stream, due_at, expires_at, max_attempts, {now} as now
 
 -- fragment: filters
 -- What narrows a list beyond the index that drives it; null leaves a filter out.
 and (cast(:state as text) is null or state = :state)
   and (cast(:effect as text) is null or effect = :effect)
+  and (cast(:sender as text) is null or sender = :sender)
   and (cast(:thread_id as text) is null or thread_id = :thread_id)
   and (cast(:older_than as bigint) is null or created_at <= {now} - :older_than)
   and (cast(:newer_than as bigint) is null or created_at > {now} - :newer_than)
@@ -51,6 +52,16 @@ select {columns}
 from counterfoil_operation
 where tenant = :tenant
   and thread_id = :thread_id
+  {page};
+
+-- name: list_operations_of_stream
+-- Page through what is not settled of one stream.
+select {columns}
+from counterfoil_operation
+where tenant = :tenant
+  and stream = :stream
+  and stream is not null
+  and settled_at is null
   {page};
 
 -- name: list_tenants_any_tenant

@@ -1,0 +1,177 @@
+"""The outbox for callers on an event loop: the same names as the blocking twin. `cf.outbox`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from counterfoil.active import refuse_nested
+from counterfoil.core.arguments import CALLED
+from counterfoil.core.outbox import Act
+from counterfoil.errors import CommitUnknown
+from counterfoil.model import OperationKey
+from counterfoil.operations import PAGE, check_tenant
+from counterfoil.outboxing import Scope, done, lifted, listed, only_intent, who_and_why, wish
+from counterfoil.storage.scripts import holding, reads
+
+if TYPE_CHECKING:
+    from counterfoil.model import Message, Operation, Page, Pause
+    from counterfoil.storage.store import AsyncStore
+
+
+class AsyncOutbox:
+    """The outbox of one database, for callers on an event loop; every read and act is within one tenant."""
+
+    def __init__(self, store: AsyncStore) -> None:
+        self._store = store
+
+    async def list(
+        self,
+        *,
+        tenant: str,
+        state: str | None = "open",
+        effect: str | None = None,
+        stream: str | None = None,
+        before: int | None = None,
+        limit: int = PAGE,
+    ) -> Page[Operation]:
+        """Return one page of the intents that are not settled, the newest first.
+
+        Args:
+            tenant: Whose intents.
+            state: `"open"` for all that are not settled, a state such as `"parked"` or `"failed"`, or None for all.
+            effect: Only those of this effect.
+            stream: Only those of this stream that are not settled.
+            before: The `next` of the page before.
+            limit: Rows of the page, at most 1,000.
+
+        Raises:
+            InvalidArguments: there is no such state, or the limit is out of range.
+        """
+        checked = check_tenant(tenant)
+        asked = listed(state=state, effect=effect, stream=stream, before=before, limit=limit)
+        return await self._store.read(lambda: reads.list_intents(checked, **asked))
+
+    async def get(self, operation_id: str, *, tenant: str) -> Message:
+        """Return one intent with its attempts, evidence and cases, and what holds it back.
+
+        Raises:
+            OperationNotFound: this tenant's outbox holds no such operation.
+        """
+        checked, wanted = check_tenant(tenant), CALLED.text("operation_id", operation_id)
+        return only_intent(await self._store.read(lambda: reads.get_intent(checked, wanted)), wanted, checked)
+
+    # --- pauses ------------------------------------------------------------------------------------------------------
+
+    async def pauses(self, *, tenant: str | None = None) -> tuple[Pause, ...]:
+        """Return what is paused: what holds a tenant's intents, or without one all."""
+        checked = None if tenant is None else check_tenant(tenant)
+        return await self._store.read(lambda: holding.pauses(checked))
+
+    async def pause(
+        self,
+        *,
+        by: str,
+        reason: str,
+        tenant: str | None = None,
+        effect: str | None = None,
+        stream: str | None = None,
+    ) -> Pause:
+        """Keep intents from being sent: of an effect, of a tenant, of a tenant's stream; what is under way goes on.
+
+        Raises:
+            InvalidArguments: nothing is named, or a stream without its tenant.
+            VerdictIncomplete: it does not say who pauses, or why.
+        """
+        refuse_nested("outbox.pause")
+        scope = Scope.of(tenant=tenant, effect=effect, stream=stream)
+        who, why = who_and_why(by, reason, scope.tenant)
+        try:
+            return await self._store.write(lambda: holding.pause(*scope, by=who, reason=why))
+        except CommitUnknown as lost:
+            with lost.outlasting():  # done again, it is the same pause
+                return await self._store.write(lambda: holding.pause(*scope, by=who, reason=why))
+
+    async def resume(self, *, tenant: str | None = None, effect: str | None = None, stream: str | None = None) -> Pause:
+        """Lift the pause of exactly this name, and return it.
+
+        Raises:
+            PauseNotFound: there is none.
+            InvalidArguments: nothing is named, or a stream without its tenant.
+        """
+        refuse_nested("outbox.resume")
+        scope = Scope.of(tenant=tenant, effect=effect, stream=stream)
+        return lifted(await self._store.write(lambda: holding.resume(*scope)), scope)
+
+    # --- one intent --------------------------------------------------------------------------------------------------
+
+    async def requeue(
+        self,
+        operation_id: str,
+        *,
+        tenant: str,
+        by: str,
+        reason: str,
+        attempts: int | None = None,
+        expect_version: int | None = None,
+    ) -> Operation:
+        """Let a dead letter be tried again, at once and so many times; its case is resolved by that."""
+        return await self._act(Act.REQUEUE, operation_id, tenant, by, reason, expect_version, attempts)
+
+    async def skip(
+        self,
+        operation_id: str,
+        *,
+        tenant: str,
+        by: str,
+        reason: str,
+        expect_version: int | None = None,
+    ) -> Operation:
+        """Give a dead letter up: it is failed, its case is resolved, and its stream goes on."""
+        return await self._act(Act.SKIP, operation_id, tenant, by, reason, expect_version, None)
+
+    async def cancel(
+        self,
+        operation_id: str,
+        *,
+        tenant: str,
+        by: str,
+        reason: str,
+        expect_version: int | None = None,
+    ) -> Operation:
+        """End an operation that provably was not sent: it never will be."""
+        return await self._act(Act.CANCEL, operation_id, tenant, by, reason, expect_version, None)
+
+    async def retry(
+        self,
+        operation_id: str,
+        *,
+        tenant: str,
+        by: str,
+        reason: str,
+        expect_version: int | None = None,
+    ) -> Operation:
+        """Let an intent that waits for its next attempt be due now."""
+        return await self._act(Act.RETRY, operation_id, tenant, by, reason, expect_version, None)
+
+    async def _act(
+        self,
+        act: Act,
+        operation_id: str,
+        tenant: str,
+        by: str,
+        reason: str,
+        expect_version: int | None,
+        more: int | None,
+    ) -> Operation:
+        refuse_nested(f"outbox.{act}")
+        key = OperationKey(tenant=check_tenant(tenant), operation_id=CALLED.text("operation_id", operation_id))
+        given = wish(act, key, by=by, reason=reason, expect_version=expect_version, more=more)
+        try:
+            answer = await self._store.write(lambda: holding.act(key, given))
+        except CommitUnknown as lost:
+            with lost.outlasting():
+                found = await self._store.read(lambda: holding.find_act(key, given))
+            if found is None:
+                raise
+            answer = found
+        return done(key, given, answer)
