@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from counterfoil import codec
 from counterfoil.activity import Activity
+from counterfoil.bell import Bell
 from counterfoil.core.branches import branch_of
 from counterfoil.core.durations import Duration, milliseconds
 from counterfoil.core.templates import validate_id
@@ -47,6 +48,8 @@ class Desk:
     heartbeats: Heartbeats = field(default_factory=Heartbeats)
     holder: str = field(default_factory=holder_name)
     entries: itertools.count[int] = field(default_factory=itertools.count)
+    bell: Bell = field(default_factory=Bell)
+    """Rings where something was enqueued in this process."""
     activity: Activity = field(init=False)
 
     def __post_init__(self) -> None:

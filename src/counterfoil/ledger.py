@@ -30,12 +30,15 @@ if TYPE_CHECKING:
     from counterfoil.delivery import Delivery
     from counterfoil.drivers.probes import Probe
     from counterfoil.effects import Effect
+    from counterfoil.enqueuing import Asked
     from counterfoil.joining import Joined
     from counterfoil.langgraph.saver import CounterfoilSaver
     from counterfoil.langgraph.serving import Trust
     from counterfoil.model import Branch, Intent
+    from counterfoil.runtime.background import WorkerThread
 
 T = TypeVar("T")
+R = TypeVar("R")
 
 CLOSE_WAIT_S = 30.0
 """How long close waits for effects that are under way: their results would be lost."""
@@ -220,8 +223,7 @@ class Counterfoil:
         """
         trusted = Trusted(tenant=tenant or "", request_id=request_id, workflow_id=workflow_id, principal=principal)
         self._check_call("enqueue")
-        asked = Enqueuing(self.desk, effect, arguments, trusted, NOWHERE, delivery)
-        return asked.conclude(drive(recorded(asked.maker), self._do))
+        return self._record(Enqueuing(self.desk, effect, arguments, trusted, NOWHERE, delivery))
 
     def enqueue_all(
         self,
@@ -253,8 +255,12 @@ class Counterfoil:
         """
         trusted = Trusted(tenant=tenant or "", request_id=request_id, workflow_id=workflow_id, principal=principal)
         self._check_call("enqueue_all")
-        asked = Several(self.desk, effect, several, trusted, delivery)
-        return asked.conclude(drive(recorded(asked.maker), self._do))
+        return self._record(Several(self.desk, effect, several, trusted, delivery))
+
+    def _record(self, asked: Asked[R]) -> R:
+        intents = asked.conclude(drive(recorded(asked.maker), self._do))
+        self.desk.bell.ring()
+        return intents
 
     def _check_call(self, name: str) -> None:
         refuse_nested(name)
@@ -279,6 +285,25 @@ class Counterfoil:
         self._check_call("drain")
         worker = Worker(self.desk, effects, batch, concurrency)
         asyncio.run(worker.drain())
+
+    def working(
+        self, *effects: Effect[Any], batch: int = DEFAULT_BATCH, concurrency: int | None = None
+    ) -> WorkerThread:
+        """Return a block in which a thread of this process sends what is due and looks up what nobody knows.
+
+        At its end what is under way is finished, and nothing more is claimed. For programs that have no
+        `counterfoil worker` beside them.
+
+        Args:
+            *effects: The effects to send; by default all that this process declares.
+            batch: Intents that are claimed and recorded in one transaction.
+            concurrency: Effects that run at once; by default two batches.
+        """
+        from counterfoil.runtime.background import WorkerThread  # noqa: PLC0415 - most processes leave it to a worker
+        from counterfoil.runtime.worker import Worker  # noqa: PLC0415
+
+        refuse_nested("working")
+        return WorkerThread(Worker(self.desk, effects, batch, concurrency))
 
     def verify(
         self,

@@ -132,6 +132,7 @@ class Provider:
 
 
 _LONGEST_NUMBER = 9
+FOREVER = float("inf")
 
 OPAQUE = Provider()
 """The provider that neither honours a key nor can be asked."""
@@ -146,7 +147,7 @@ def _rate(text: str) -> float:
     unit = period if period[:1].isdigit() else f"1{period}"
     if not number.isascii() or not number.isdigit() or len(number) > _LONGEST_NUMBER or not period:
         raise ContradictoryDeclaration(f"Provider(rate={text!r}): write a number and a time, such as '10/s'.")
-    rate = int(number) * 1000 / (milliseconds(unit, "Provider(rate=...)") or 1)
+    rate = int(number) * 1000 / (milliseconds(unit, "Provider(rate=...)") or FOREVER)
     if rate <= 0:
         raise ContradictoryDeclaration(f"Provider(rate={text!r}) lets nothing through: write at least one.")
     return rate

@@ -49,7 +49,7 @@ FACADES = layer(
         "joining",
     ),
     *("migrating", "performing", "runners", "transacting", "liveness", "rebuilding", "verifying", "operations"),
-    *("results", "reviewing", "reviews", "delivery", "enqueuing", "outboxing"),
+    *("results", "reviewing", "reviews", "bell", "delivery", "enqueuing", "outboxing"),
     is_open=True,
 )
 

@@ -33,11 +33,14 @@ if TYPE_CHECKING:
     from counterfoil.delivery import Delivery
     from counterfoil.drivers.probes import Probe
     from counterfoil.effects import Effect
+    from counterfoil.enqueuing import Asked
     from counterfoil.langgraph.saver import CounterfoilSaver
     from counterfoil.langgraph.serving import Trust
     from counterfoil.model import Branch, Intent
+    from counterfoil.runtime.background import WorkerTask
 
 T = TypeVar("T")
+R = TypeVar("R")
 
 
 class AsyncCounterfoil:
@@ -153,8 +156,7 @@ class AsyncCounterfoil:
         """Record an operation that a dispatcher sends; see `Counterfoil.enqueue`."""
         trusted = Trusted(tenant=tenant or "", request_id=request_id, workflow_id=workflow_id, principal=principal)
         refuse_nested("enqueue")
-        asked = Enqueuing(self.desk, effect, arguments, trusted, NOWHERE, delivery)
-        return asked.conclude(await adrive(recorded(asked.maker), lambda step: self.store.write(step.maker)))
+        return await self._record(Enqueuing(self.desk, effect, arguments, trusted, NOWHERE, delivery))
 
     async def enqueue_all(
         self,
@@ -171,8 +173,12 @@ class AsyncCounterfoil:
         """Record several operations of one effect in one transaction; see `Counterfoil.enqueue_all`."""
         trusted = Trusted(tenant=tenant or "", request_id=request_id, workflow_id=workflow_id, principal=principal)
         refuse_nested("enqueue_all")
-        asked = Several(self.desk, effect, several, trusted, delivery)
-        return asked.conclude(await adrive(recorded(asked.maker), lambda step: self.store.write(step.maker)))
+        return await self._record(Several(self.desk, effect, several, trusted, delivery))
+
+    async def _record(self, asked: Asked[R]) -> R:
+        intents = asked.conclude(await adrive(recorded(asked.maker), lambda step: self.store.write(step.maker)))
+        self.desk.bell.ring()
+        return intents
 
     async def drain(self, *effects: Effect[Any], batch: int = DEFAULT_BATCH, concurrency: int | None = None) -> None:
         """Look up outcomes that nobody knows, and send what is due, until nothing is; see `Counterfoil.drain`."""
@@ -180,6 +186,14 @@ class AsyncCounterfoil:
 
         refuse_nested("drain")
         await Worker(self.desk, effects, batch, concurrency).drain()
+
+    def working(self, *effects: Effect[Any], batch: int = DEFAULT_BATCH, concurrency: int | None = None) -> WorkerTask:
+        """Return a block in which a task of this loop sends what is due; see `Counterfoil.working`."""
+        from counterfoil.runtime.background import WorkerTask  # noqa: PLC0415 - most processes leave it to a worker
+        from counterfoil.runtime.worker import Worker  # noqa: PLC0415
+
+        refuse_nested("working")
+        return WorkerTask(Worker(self.desk, effects, batch, concurrency))
 
     async def verify(
         self,

@@ -26,7 +26,7 @@ from counterfoil.storage.scripts.outbox import Finished
 from counterfoil.storage.scripts.settling import Late
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Sequence
+    from collections.abc import Callable, Collection, Sequence
 
     from counterfoil.desk import Desk
     from counterfoil.effects import Effect
@@ -73,7 +73,7 @@ class Sending:
     ended_at: float = 0.0
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class Dispatcher:
     """Sends the intents of a database whose effects this process declares."""
 
@@ -126,12 +126,14 @@ class Dispatcher:
         store, blocking = self.desk.async_store, self.desk.store
         threads = ThreadPoolExecutor(self._places, thread_name_prefix="counterfoil-effect")
         runner = AsyncRunner(store, blocking, self.desk.heartbeats, self.desk.activity, threads)
+        self.desk.bell.listen(self, _waker(self))
         try:
             while not self._is_over(until_empty=until_empty):
                 self._change.clear()
                 if not await self._turn_if_due(runner):
                     await self._wait()
         finally:
+            self.desk.bell.leave(self)
             await self._settle_rest()
             threads.shutdown(wait=False)  # an effect that hangs must not keep the loop
 
@@ -281,6 +283,17 @@ class Dispatcher:
         if self._done:
             done, self._done = sorted(self._done, key=lambda each: each.message.order), []
             self._settled(done, await self._write([each.ended for each in done if each.ended], (), ""))
+
+
+def _waker(dispatcher: Dispatcher) -> Callable[[], None]:
+    """Return what wakes a dispatcher from any thread."""
+    loop = asyncio.get_running_loop()
+
+    def wake() -> None:
+        with suppress(RuntimeError):  # the loop is over
+            loop.call_soon_threadsafe(dispatcher.wake)
+
+    return wake
 
 
 def _error_of(task: asyncio.Task[None]) -> BaseException:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -194,13 +195,14 @@ class Lanes:
         """Return what to claim for so many free places: those with work share them, and each begins in turn."""
         due = [lane for lane in self._turned() if lane.poll_at <= now and lane.room(now) >= 1]
         busy = sum(lane.is_busy for lane in due) or 1
-        share, searches = max(1, places // busy), []
+        share, searches, promised = max(1, places // busy), [], Counter[int]()
         for lane in due:
-            limit = int(min(share if lane.is_busy else 1, lane.room(now), places))
-            if limit < 1:
-                break
-            places -= limit
-            searches.append((lane, lane.search(limit, now)))
+            room = lane.room(now) - promised[id(lane.gate)]
+            limit = int(min(share if lane.is_busy else 1, room, places))
+            if limit >= 1:
+                places -= limit
+                promised[id(lane.gate)] += limit
+                searches.append((lane, lane.search(limit, now)))
         return searches
 
     def _turned(self) -> list[EffectLane]:
