@@ -59,9 +59,11 @@ class Kept:
     def is_running(self) -> bool:
         return self._keeper.poll() is None
 
-    def wait(self) -> None:
-        """Wait until the server has ended, by itself or on a signal."""
-        self._keeper.wait()
+    def wait(self, seconds: float | None = None) -> bool:
+        """Wait until the server has ended, by itself or on a signal; say whether it has."""
+        with suppress(subprocess.TimeoutExpired):
+            self._keeper.wait(seconds)
+        return not self.is_running()
 
     def end(self) -> None:
         self._keeper.terminate()

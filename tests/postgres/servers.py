@@ -32,6 +32,7 @@ NATURAL = ["--locale-provider=icu", "--icu-locale=en-US"]
 """Sort text as people do, where PostgreSQL can: a query that counts on byte order fails here as it would for users."""
 FIRST_NATURAL = 15
 """The first version whose databases can sort so by default."""
+STOP_LIMIT = 30.0
 START_LIMIT = 60.0
 """Seconds; a start takes about one, and recovery after a crash under load a few."""
 
@@ -96,10 +97,15 @@ class PrivateServer(Server):
         return self._kept.pid
 
     def stop(self, mode: Mode = "fast") -> None:
-        """Stop: `fast` ends all sessions and writes everything out, `immediate` is a crash."""
+        """Stop: `fast` ends all sessions and writes everything out, `immediate` is a crash.
+
+        One that does not end in time, as when a process of its own was killed meanwhile, is crashed as well.
+        """
         if self._kept.is_running():
             os.kill(self.pid, SIGNALS[mode])
-            self._kept.wait()
+            if not self._kept.wait(STOP_LIMIT):
+                os.kill(self.pid, SIGNALS["immediate"])
+                self._kept.wait()
 
     def start(self) -> None:
         if not self._kept.is_running():
