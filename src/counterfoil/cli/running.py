@@ -7,7 +7,7 @@ import importlib
 import os
 import signal
 import sys
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from inspect import isawaitable
 from typing import TYPE_CHECKING, Any, Final
 
@@ -82,6 +82,7 @@ class Running:
     tell: Callable[[str], None]
     opened: Counterfoil | AsyncCounterfoil | None = None
     stopped: bool = False
+    before: dict[signal.Signals, Any] = field(default_factory=dict)
 
     async def run(self, found: Any, effects: Sequence[str], batch: int, concurrency: int | None) -> Told:
         """Open the database if the program has not, and work."""
@@ -95,6 +96,8 @@ class Running:
             await (worker.drain() if self.drain else worker.run())
             return Told.of(worker, stopped=self.stopped)
         finally:
+            for each, before in self.before.items():
+                signal.signal(each, before)
             if isinstance(opened, AsyncCounterfoil):
                 await opened.close()
 
@@ -109,7 +112,7 @@ class Running:
             loop.call_soon_threadsafe(worker.stop)
 
         for each in STOPS:
-            signal.signal(each, stop)
+            self.before[each] = signal.signal(each, stop)
 
 
 # --- the program -----------------------------------------------------------------------------------------------------
