@@ -17,11 +17,11 @@ COLOURS = ("sync", "async")
 class Coloured:
     """`call("review.resolve", ...)` runs the method of this name, awaiting it where the colour wants that."""
 
-    def __init__(self, colour: str, url: str) -> None:
+    def __init__(self, colour: str, url: str, **options: Any) -> None:
         self.clock = FakeClock()
         self.runner = asyncio.Runner()
         kind: Any = {"sync": Counterfoil, "async": AsyncCounterfoil}[colour]
-        self.cf = kind.open(url, wait="0s", clock=self.clock)
+        self.cf = kind.open(url, wait="0s", clock=self.clock, **options)
 
     @property
     def desk(self) -> Desk:

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from counterfoil.delivery import Delivery
     from counterfoil.effects import Effect, EffectCall
     from counterfoil.errors import CounterfoilError, OperationError, StoreError, UsageError
+    from counterfoil.keeping import Retention
     from counterfoil.ledger import Counterfoil
     from counterfoil.migrating import migrate
     from counterfoil.model import (
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
         OperationKey,
         Page,
         Pause,
+        Purged,
         Receipt,
         Refused,
         Statement,
@@ -71,8 +73,10 @@ _HOMES = {
     "Page": "model",
     "Pause": "model",
     "Provider": "providing",
+    "Purged": "model",
     "Receipt": "model",
     "Refused": "model",
+    "Retention": "keeping",
     "Statement": "model",
     "StoreError": "errors",
     "UsageError": "errors",
@@ -110,8 +114,10 @@ __all__ = [
     "Page",
     "Pause",
     "Provider",
+    "Purged",
     "Receipt",
     "Refused",
+    "Retention",
     "Statement",
     "StoreError",
     "UsageError",

@@ -14,6 +14,7 @@ from counterfoil.core.effects import (
     Mismatch,
     NotCallers,
     OtherVersion,
+    PastRetention,
     Unsettled,
     WrongEffect,
 )
@@ -29,6 +30,7 @@ from counterfoil.errors import (
     FingerprintMismatch,
     OperationClosed,
     OperationError,
+    OperationExpired,
     OperationInProgress,
     OperationParked,
     OperationQueued,
@@ -63,6 +65,8 @@ def conclude(effect: Effect[Any], bound: Bound, seen: object, cause: BaseExcepti
             return rows.receipt(row, "receipt")
         case Seen(AlreadySettled(), row):
             raise refused(key, row) from cause
+        case Seen(PastRetention(), row):
+            raise expired(key, row)
         case MayRetry() | Seen(MayClaim()):
             raise _mistake(cause, not_sent(key, cause))
         case Seen(Unsettled(plan), row, case) | StillUnknown(plan, row, case):
@@ -100,6 +104,18 @@ def refused(key: OperationKey, row: Row) -> EffectRefused:
         **_facts(key),
         reason=why,
         error_class=row["error_class"],
+    )
+
+
+def expired(key: OperationKey, row: Row) -> OperationExpired:
+    """Tell when and how an operation ended whose receipt is kept no longer."""
+    return OperationExpired(
+        f"Operation {key} {row['state']} at {utc_text(row['settled_at'])}; its receipt was purged since, as its"
+        " retention is over. Nothing was sent, and nothing will be under this id. Give another business action another"
+        " id.",
+        **_facts(key),
+        settled_at=row["settled_at"],
+        outcome=row["state"],
     )
 
 

@@ -11,6 +11,7 @@ from counterfoil.core.templates import Template
 from counterfoil.delivery import AT_ONCE, Declared, Delivery
 from counterfoil.effects import REGISTRY, Effect
 from counterfoil.errors import ContradictoryDeclaration
+from counterfoil.keeping import FOREVER, Retention, refuse_too_short
 from counterfoil.providing import OPAQUE, Provider
 
 if TYPE_CHECKING:
@@ -63,6 +64,7 @@ def effect(  # noqa: PLR0913 - the contract has this many clauses, each named at
     require_key: bool = False,
     stable: Collection[str] = (),
     delivery: Delivery = AT_ONCE,
+    retention: Retention = FOREVER,
 ) -> Declare:
     """Declare a function as an effect.
 
@@ -86,6 +88,7 @@ def effect(  # noqa: PLR0913 - the contract has this many clauses, each named at
         require_key: Insist on a provider that honours keys; for money.
         stable: Key fields with a suspicious name that are stable all the same.
         delivery: On which terms a dispatcher sends it where it is enqueued.
+        retention: How long what is known of its operations is kept, in place of what the Counterfoil was opened with.
 
     Raises:
         ContradictoryDeclaration: two declarations cannot both be true, or one is not what it must be.
@@ -110,7 +113,9 @@ def effect(  # noqa: PLR0913 - the contract has this many clauses, each named at
         made.not_identity = _known(made, not_identity)
         made.redact, made.not_sent, made.refused = hidden, harmless, final
         made.delivery = Declared.of(_checked_delivery(name, delivery), made.parameters)
+        made.retention = _checked_retention(name, retention)
         _refuse_contradictions(made, require_key=require_key)
+        refuse_too_short(name, made.retention.periods, made.facts, made.delivery.usual)
         return REGISTRY.add(made)
 
     return declare
@@ -160,6 +165,14 @@ def _checked_delivery(name: str, delivery: object) -> Delivery:
             " A time (at) belongs to one operation: give it to enqueue."
         )
     return delivery
+
+
+def _checked_retention(name: str, retention: object) -> Retention:
+    if not isinstance(retention, Retention):
+        raise ContradictoryDeclaration(
+            f"The effect {name} declares retention={retention!r}; write retention=Retention(receipt='400d')."
+        )
+    return retention
 
 
 def _refuse_generator(name: str, function: object) -> None:

@@ -100,6 +100,11 @@ class Declared:
     delivery: Delivery = AT_ONCE
     stream: Template | None = None
 
+    @property
+    def usual(self) -> Terms:
+        """Return the terms of an operation for which nothing else is said."""
+        return self.delivery.terms()
+
     @classmethod
     def of(cls, delivery: Delivery, arguments: Mapping[str, Any]) -> Declared:
         """Read an effect's declaration.

@@ -18,6 +18,7 @@ from counterfoil.drivers.urls import parse_url
 from counterfoil.effects import Bound, Effect, EffectCall
 from counterfoil.errors import InvalidArguments, TenantMissing
 from counterfoil.heartbeats import Heartbeats
+from counterfoil.keeping import FOREVER, Retention, refuse_too_short
 from counterfoil.liveness import holder_name
 from counterfoil.model import OperationKey, Origin, Trusted
 from counterfoil.performing import Job
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from counterfoil.clock import Clock
+    from counterfoil.core.outbox import Terms
     from counterfoil.drivers.probes import Probe
     from counterfoil.storage.script import Row
     from counterfoil.storage.store import AsyncStore, Store
@@ -51,6 +53,9 @@ class Desk:
     bell: Bell = field(default_factory=Bell)
     """Rings where something was enqueued in this process."""
     activity: Activity = field(init=False)
+    retention: Retention = FOREVER
+    fitting: set[Effect[Any]] = field(default_factory=set)
+    """Effects that this retention suits; those declared later are looked at when they are first asked for."""
 
     def __post_init__(self) -> None:
         """Keep a list of who is at work, by the names of this desk's holders."""
@@ -68,6 +73,9 @@ class Desk:
             UsageError: the caller's code is wrong; the class says how.
         """
         check_effect(effect)
+        if self.retention is not FOREVER and effect not in self.fitting:
+            self.check_retention(effect, effect.delivery.usual)
+            self.fitting.add(effect)
         if not trusted.tenant:
             raise TenantMissing(
                 f"The effect {effect.name} was asked for without a tenant, so its operation could not be told from"
@@ -78,6 +86,14 @@ class Desk:
             validate_id(name, value)
         bound = effect.bind(given, trusted)
         return Job(effect, bound, self._request(effect, bound, trusted, origin), partial(self._call, bound, trusted))
+
+    def check_retention(self, effect: Effect[Any], terms: Terms) -> None:
+        """Refuse terms under which an operation could be tried longer than it is remembered.
+
+        Raises:
+            ContradictoryDeclaration: they could.
+        """
+        refuse_too_short(effect.name, effect.retention.periods.over(self.retention.periods), effect.facts, terms)
 
     def stored_job(self, effect: Effect[Any], row: Row) -> Job:
         """Make an entry for an operation as it is stored; its arguments are made anew from the stored payload."""
@@ -143,8 +159,17 @@ def open_desk(
     probe: Probe | None,
     network_filesystem: bool,
     connections: int | None,
+    retention: Retention,
 ) -> Desk:
     """Open a database, make its schema if it is new, and refuse one that does not fit this code."""
+    from counterfoil.purging import check_declared  # noqa: PLC0415 - few are opened with a retention
+
+    if not isinstance(retention, Retention):
+        raise InvalidArguments(
+            f"retention is {retention!r}; write retention=Retention(receipt='400d'), or leave it out."
+        )
+    if retention is not FOREVER:
+        check_declared(retention)
     store = open_store(
         parse_url(url), clock=clock, probe=probe, network_filesystem=network_filesystem, connections=connections
     )
@@ -153,4 +178,4 @@ def open_desk(
     except BaseException:
         store.close()
         raise
-    return Desk(store, store.awaiting(), milliseconds(wait, "wait"))
+    return Desk(store, store.awaiting(), milliseconds(wait, "wait"), retention=retention)

@@ -13,6 +13,7 @@ from counterfoil.core.branches import marked
 from counterfoil.core.templates import TRUSTED_FIELDS, Template, check_trusted, validate_id
 from counterfoil.delivery import Declared
 from counterfoil.errors import ContradictoryDeclaration, DuplicateEffect, InvalidArguments, NoActiveCounterfoil
+from counterfoil.keeping import FOREVER
 from counterfoil.model import OperationKey, ProviderFacts, Trusted
 from counterfoil.rebuilding import rebuild_arguments
 
@@ -102,6 +103,7 @@ class Effect(Generic[T]):
         self.not_identity: frozenset[str] = frozenset()
         self.redact: tuple[str, ...] = ()
         self.delivery = Declared()
+        self.retention = FOREVER
         self.not_sent: tuple[type[BaseException], ...] = ()
         self.refused: tuple[type[BaseException], ...] = ()
         self.__name__ = getattr(function, "__name__", name)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from counterfoil import answers
 from counterfoil.core.arguments import CALLED
-from counterfoil.core.effects import Mismatch, WrongEffect
+from counterfoil.core.effects import Mismatch, PastRetention, WrongEffect
 from counterfoil.core.states import OperationState
 from counterfoil.delivery import Delivery
 from counterfoil.desk import check_effect
@@ -65,6 +65,7 @@ class Enqueuing:
         self.desk = desk
         self.job: Job = desk.job(effect, arguments, trusted, origin)
         terms = effect.delivery.terms(delivery, self.job.bound.arguments, trusted.fields())
+        desk.check_retention(effect, terms)
         self.wish = Wish(self.job.request, terms)
 
     @property
@@ -78,6 +79,7 @@ class Enqueuing:
         Raises:
             FingerprintMismatch: the id was used with other arguments.
             DifferentEffect: it belongs to another effect.
+            OperationExpired: it is settled, and its receipt is kept no longer.
         """
         match result:
             case Queued():
@@ -86,6 +88,8 @@ class Enqueuing:
                 raise answers.mismatch(self.job.effect, self.job.bound, row)
             case Known(WrongEffect() as decision, _):
                 raise answers.standing_in_the_way(self.job.key, self.job.effect, decision)
+            case Known(PastRetention(), row):
+                raise answers.expired(self.job.key, row)
             case Known(_, row):
                 return self._intent(OperationState(row["state"]), is_new=False)
 

@@ -388,6 +388,15 @@ class OperationClosed(OperationError):
     exit = Exit.CONFLICT
 
 
+class OperationExpired(OperationError):
+    """The operation is settled, and its receipt is kept no longer; `settled_at` and `outcome` say when and how."""
+
+    code = "operation-expired"
+    exit = Exit.CONFLICT
+    settled_at: int
+    outcome: str
+
+
 class OperationQueued(OperationError):
     """The operation belongs to the dispatcher; a caller must not send it."""
 

@@ -12,8 +12,9 @@ from counterfoil.desk import NOWHERE, Desk, check_effect, open_desk
 from counterfoil.drivers.driving import drive
 from counterfoil.enqueuing import Enqueuing, Several, recorded
 from counterfoil.errors import AsyncEffectInSync
+from counterfoil.keeping import FOREVER
 from counterfoil.model import Origin, Receipt, Trusted
-from counterfoil.operations import Operations
+from counterfoil.operations import Operations, check_tenant
 from counterfoil.outbox import Outbox
 from counterfoil.performing import Job, Read, Write, perform
 from counterfoil.resources import Resources, close_all
@@ -32,9 +33,10 @@ if TYPE_CHECKING:
     from counterfoil.effects import Effect
     from counterfoil.enqueuing import Asked
     from counterfoil.joining import Joined
+    from counterfoil.keeping import Retention
     from counterfoil.langgraph.saver import CounterfoilSaver
     from counterfoil.langgraph.serving import Trust
-    from counterfoil.model import Branch, Intent
+    from counterfoil.model import Branch, Intent, Purged
     from counterfoil.runtime.background import WorkerThread
 
 T = TypeVar("T")
@@ -64,6 +66,7 @@ class Counterfoil:
         upgrade: bool = False,
         network_filesystem: bool = False,
         connections: int | None = None,
+        retention: Retention = FOREVER,
         clock: Clock | None = None,
         probe: Probe | None = None,
     ) -> Self:
@@ -77,12 +80,14 @@ class Counterfoil:
             upgrade: Whether to apply missing migrations to a database that has ours already.
             network_filesystem: Accept a SQLite file on a network file system, at your own risk.
             connections: Connections to a PostgreSQL server at the most, 10 unless given; for each colour its own.
+            retention: How long what is known of settled operations is kept; `purge` removes what is over.
             clock: Where times come from; for tests.
             probe: Called around every statement and commit; for tests.
 
         Raises:
             NoDatabase: no database is named.
             InvalidUrl: the URL cannot be read.
+            ContradictoryDeclaration: the retention is shorter than an effect may be tried, or its provider's key lives.
             NetworkFilesystem: the file lies on a network file system.
             SchemaMismatch: the database is older or newer than this code, or was altered.
             StoreError: the database cannot be opened.
@@ -96,6 +101,7 @@ class Counterfoil:
                 probe=probe,
                 network_filesystem=network_filesystem,
                 connections=connections,
+                retention=retention,
             )
         )
 
@@ -103,6 +109,11 @@ class Counterfoil:
     def resources(self) -> Resources:
         """Return the registry of live resources that effects ask for by type."""
         return self.desk.resources
+
+    @property
+    def retention(self) -> Retention:
+        """Return how long what is known of settled operations is kept, where their effect says nothing else."""
+        return self.desk.retention
 
     @property
     def operations(self) -> Operations:
@@ -304,6 +315,20 @@ class Counterfoil:
 
         refuse_nested("working")
         return WorkerThread(Worker(self.desk, effects, batch, concurrency))
+
+    def purge(self, *, tenant: str | None = None) -> Purged:
+        """Remove what is kept no longer by the retention of this Counterfoil and of the effects of this process.
+
+        It goes page by page, each in a transaction of its own, by the database's clock. What is not settled stays, and
+        so does what a case is open about or a waiting run may ask for. Without a tenant all are purged.
+
+        Raises:
+            SyncOnEventLoop: a loop runs in this thread; use an AsyncCounterfoil.
+        """
+        from counterfoil.purging import purge  # noqa: PLC0415 - most processes leave it to one
+
+        self._check_call("purge")
+        return drive(purge(self.desk.retention, check_tenant(tenant) if tenant is not None else None), self._do)
 
     def verify(
         self,

@@ -17,6 +17,8 @@ T = TypeVar("T")
 
 VALUE_NOT_GIVEN: Final = "it was settled by a person's verdict that gave no value"
 """The marker of a receipt whose value a person can still give: nothing was lost, it was never known."""
+PURGED: Final = "its detail was purged, as it is kept no longer"
+"""The marker of a settled operation of which only the outcome is left."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -122,6 +124,8 @@ class Receipt(Generic[T]):
                 " returned with: counterfoil review resolve CASE --happened --value JSON --expect-version N. The whole"
                 f" command is printed by: counterfoil explain {self.operation_id} --tenant {self.tenant}"
             )
+        if self.marker == PURGED:
+            return f"{self.marker}. Nothing is sent again."
         return (
             f"its return value could not be stored: {self.marker}. The receipt stands and nothing is sent again; return"
             " plain data from the effect to be able to read it back."
@@ -148,6 +152,28 @@ class Intent:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Purged:
+    """How many operations lost something: their payload alone, their receipt's detail, or all of it.
+
+    `held` counts those that were due and stay: a case about them is open, or a run waits that may ask for them.
+    """
+
+    payloads: int = 0
+    receipts: int = 0
+    tombstones: int = 0
+    held: int = 0
+
+    def __add__(self, other: Purged) -> Purged:
+        """Return both together."""
+        return Purged(
+            payloads=self.payloads + other.payloads,
+            receipts=self.receipts + other.receipts,
+            tombstones=self.tombstones + other.tombstones,
+            held=self.held + other.held,
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Case:
     """Something that a person must look at."""
 
@@ -170,8 +196,9 @@ class Operation:
     """An operation as lists show it: what is known of it, never its payload or its receipt's value.
 
     `version` counts its moves, `now` is the database's time of reading, `facts` is what its provider declared.
-    `plain_id` is the id that the same business action has on the main line, from which `branch` leads away. The last
-    four are on which terms a dispatcher sends it; a caller's has none.
+    `plain_id` is the id that the same business action has on the main line, from which `branch` leads away. `stream`
+    and what follows are on which terms a dispatcher sends it; a caller's has none. Of one that `is_purged` only the
+    outcome is left.
     """
 
     seq: int
@@ -205,6 +232,7 @@ class Operation:
     due_at: int = 0
     expires_at: int | None = None
     max_attempts: int | None = None
+    is_purged: bool = False
 
     @property
     def age(self) -> int:

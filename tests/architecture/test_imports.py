@@ -49,7 +49,7 @@ FACADES = layer(
         "joining",
     ),
     *("migrating", "performing", "runners", "transacting", "liveness", "rebuilding", "verifying", "operations"),
-    *("results", "reviewing", "reviews", "bell", "delivery", "enqueuing", "outboxing"),
+    *("results", "reviewing", "reviews", "bell", "delivery", "enqueuing", "outboxing", "keeping", "purging"),
     is_open=True,
 )
 

@@ -21,8 +21,7 @@ from counterfoil.storage import catalog, migrator, rights
 from counterfoil.storage.migrator import Migration, migrations
 from tests.postgres.databases import Database
 
-OWNERS = {"insert_migration"}
-STATEMENTS = {name: one.sql for name, one in catalog.load("postgres").items() if name not in OWNERS}
+STATEMENTS = {name: one.sql for name, one in catalog.load("postgres").items() if name not in rights.OWNERS}
 LOCKING = {name for name, sql in STATEMENTS.items() if re.search(r"\bfor (no key |key )?(update|share)\b", sql)}
 LOOKING = {name for name, sql in STATEMENTS.items() if not {"insert", "update", "delete"} & {*sql.split()}} - LOCKING
 NEEDED = [(table, right) for table, found in rights.needed("postgres").items() for right in found]

@@ -16,8 +16,10 @@ from counterfoil.core.branches import validate_path
 from counterfoil.desk import NOWHERE, Desk, check_effect, open_desk
 from counterfoil.drivers.driving import adrive
 from counterfoil.enqueuing import Enqueuing, Several, recorded
+from counterfoil.keeping import FOREVER
 from counterfoil.ledger import CLOSE_WAIT_S, DEFAULT_BATCH, DEFAULT_WAIT
 from counterfoil.model import Origin, Receipt, Trusted
+from counterfoil.operations import check_tenant
 from counterfoil.performing import Job, Read, Write, perform
 from counterfoil.resources import Resources, close_all
 from counterfoil.runners import AsyncRunner
@@ -34,9 +36,10 @@ if TYPE_CHECKING:
     from counterfoil.drivers.probes import Probe
     from counterfoil.effects import Effect
     from counterfoil.enqueuing import Asked
+    from counterfoil.keeping import Retention
     from counterfoil.langgraph.saver import CounterfoilSaver
     from counterfoil.langgraph.serving import Trust
-    from counterfoil.model import Branch, Intent
+    from counterfoil.model import Branch, Intent, Purged
     from counterfoil.runtime.background import WorkerTask
 
 T = TypeVar("T")
@@ -60,6 +63,7 @@ class AsyncCounterfoil:
         upgrade: bool = False,
         network_filesystem: bool = False,
         connections: int | None = None,
+        retention: Retention = FOREVER,
         clock: Clock | None = None,
         probe: Probe | None = None,
     ) -> Self:
@@ -73,6 +77,7 @@ class AsyncCounterfoil:
                 probe=probe,
                 network_filesystem=network_filesystem,
                 connections=connections,
+                retention=retention,
             )
         )
 
@@ -80,6 +85,11 @@ class AsyncCounterfoil:
     def resources(self) -> Resources:
         """Return the registry of live resources that effects ask for by type."""
         return self.desk.resources
+
+    @property
+    def retention(self) -> Retention:
+        """Return how long what is known of settled operations is kept, where their effect says nothing else."""
+        return self.desk.retention
 
     @property
     def operations(self) -> AsyncOperations:
@@ -194,6 +204,16 @@ class AsyncCounterfoil:
 
         refuse_nested("working")
         return WorkerTask(Worker(self.desk, effects, batch, concurrency))
+
+    async def purge(self, *, tenant: str | None = None) -> Purged:
+        """Remove what is kept no longer by the retention declared here and with effects; see `Counterfoil.purge`."""
+        from counterfoil.purging import purge  # noqa: PLC0415 - most processes leave it to one
+
+        async def do(step: Step) -> Any:
+            return await (self.store.read if isinstance(step, Read) else self.store.write)(step.maker)
+
+        refuse_nested("purge")
+        return await adrive(purge(self.desk.retention, check_tenant(tenant) if tenant is not None else None), do)
 
     async def verify(
         self,

@@ -1,4 +1,4 @@
-"""`counterfoil db`: the database's schema: is it right, make it right, or print the SQL for somebody else to run."""
+"""`counterfoil db`: is the schema right, make it right, print the SQL for somebody else to run; and retention."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ NOTABLE_MS = 1_000
 
 @click.group()
 def command() -> None:
-    """Check the database's schema, upgrade it, or print its SQL."""
+    """Check the database's schema, upgrade it, print its SQL, or remove what is kept no longer."""
 
 
 @command.command()
@@ -147,6 +147,66 @@ def sql(session: Session, *, missing: bool, dialect: str | None) -> None:
         show_json({"dialect": dialect, "sql": text})
         return
     say(text.rstrip("\n"))
+
+
+@command.command()
+@click.option("--payload", metavar="AGE", help="Keep what was learnt beside a receipt this long, such as 30d.")
+@click.option("--receipt", metavar="AGE", help="Keep receipts this long; then the id is refused with date and outcome.")
+@click.option("--tombstone", metavar="AGE", help="Keep ids this long; after that a repeat is executed again.")
+@click.option("--import", "modules", metavar="MODULE", multiple=True, help="Module that declares your effects.")
+@verb
+def purge(session: Session, modules: tuple[str, ...], **ages: str | None) -> None:
+    """Remove what is kept no longer: by these ages after settling, or as the effects of a module declare.
+
+    What is not settled stays, and so does what a case is open about or a waiting run may ask for.
+    """
+    from dataclasses import asdict
+
+    from counterfoil.cli.output import say, show_json
+    from counterfoil.drivers.driving import drive
+    from counterfoil.errors import InvalidCommand
+    from counterfoil.keeping import Retention
+    from counterfoil.performing import Read
+    from counterfoil.purging import check_declared
+    from counterfoil.purging import purge as purging
+
+    if not (modules or any(ages.values())):
+        raise InvalidCommand("Say how long to keep what: --receipt 400d, or --import the module of your effects.")
+    for module in modules:
+        _import(module)
+    retention, store = Retention(**ages), session.store
+    check_declared(retention)
+    purged = drive(
+        purging(retention, session.tenant),
+        lambda step: (store.read if isinstance(step, Read) else store.write)(step.maker),
+    )
+    if session.as_json:
+        show_json(asdict(purged))
+        return
+    say(f"Purged: {purged.payloads} payloads, {purged.receipts} receipts, {purged.tombstones} tombstones.")
+    if purged.held:
+        say(f"{purged.held} were due and stay: a case about them is open, or a run waits that may ask for them.")
+
+
+def _import(module: str) -> None:
+    """Import a module of the user's, from the current folder, too.
+
+    Raises:
+        InvalidCommand: there is none of this name.
+    """
+    import sys
+    from importlib import import_module
+    from pathlib import Path
+
+    from counterfoil.errors import InvalidCommand
+
+    sys.path.insert(0, str(Path.cwd()))
+    try:
+        import_module(module)
+    except ModuleNotFoundError as error:
+        raise InvalidCommand(f"There is no module {error.name} to import. Nothing was purged.") from error
+    finally:
+        sys.path.remove(str(Path.cwd()))
 
 
 @command.command()

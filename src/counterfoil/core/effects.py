@@ -43,6 +43,7 @@ class Snapshot:
     first_attempt_at: int
     facts: ProviderFacts
     now: int
+    is_purged: bool = False
 
     @property
     def times(self) -> Times:
@@ -115,6 +116,11 @@ class Closed:
 
 
 @dataclass(frozen=True, slots=True)
+class PastRetention:
+    """It is settled, and its receipt's detail was purged: only when and how it ended is known."""
+
+
+@dataclass(frozen=True, slots=True)
 class NotCallers:
     """It waits for an approval, for the dispatcher, or for a person; a caller may not send it."""
 
@@ -123,7 +129,16 @@ class NotCallers:
 
 
 ClaimDecision = (
-    MayClaim | AlreadySettled | Held | Unsettled | Mismatch | WrongEffect | OtherVersion | Closed | NotCallers
+    MayClaim
+    | AlreadySettled
+    | PastRetention
+    | Held
+    | Unsettled
+    | Mismatch
+    | WrongEffect
+    | OtherVersion
+    | Closed
+    | NotCallers
 )
 
 
@@ -136,7 +151,7 @@ def decide_claim(row: Snapshot, wanted: Wanted) -> ClaimDecision:
     if row.state in CLOSED_UNSENT:
         return Closed(row.state)
     if row.state in TERMINAL:
-        return AlreadySettled()
+        return PastRetention() if row.is_purged else AlreadySettled()
     if row.effect_version != wanted.effect_version:
         return OtherVersion(row.effect_version)
     return _decide_open(row, wanted.known_dead)

@@ -26,6 +26,8 @@ NO_VALUE: Final = (
     "Its receipt has no value yet, since the verdict gave none: whoever reads it is refused until a person gives it."
 )
 
+NO_DETAIL: Final = "Every later perform is refused with operation-expired, as its receipt was purged; nothing is sent."
+
 ANSWERS: Final[Mapping[OperationState, str]] = {
     OperationState.AWAITING_APPROVAL: DID_NOT,
     OperationState.PENDING: DID_NOT,
@@ -86,6 +88,8 @@ def explain(detail: OperationDetail, now: int) -> Explanation:
         next=_next(operation, state, case, now, over=over),
         command=command(operation, case, over=over),
     )
+    if operation.is_purged and case is None:
+        return replace(told, next=NO_DETAIL)
     if case is None and (lacking := case_without_value(detail)) is not None:
         return replace(told, next=NO_VALUE, command=value_command(lacking))
     return told
@@ -137,7 +141,8 @@ def _why_settled(operation: Operation, state: OperationState) -> str:
             by = _SETTLED_BY.get(operation.settled_by or "", "its receipt")
             return f"{attempt} succeeded; {by} was recorded at {at}."
         case OperationState.FAILED:
-            return f"{attempt} ended for good at {at}{_told(operation) or ': refused'}."
+            why = "" if operation.is_purged else _told(operation) or ": refused"
+            return f"{attempt} ended for good at {at}{why}."
         case _:
             return f"It was {state} at {at}, before anything was sent."
 
@@ -209,7 +214,7 @@ def command(operation: Operation, case: Case | None, *, over: bool) -> str:
     scope = f"{quoted(operation.operation_id)} --tenant {quoted(operation.tenant)}"
     if over:
         return f"counterfoil review open {scope}"
-    if OperationState(operation.state) is OperationState.SUCCEEDED:
+    if OperationState(operation.state) is OperationState.SUCCEEDED and not operation.is_purged:
         return f"counterfoil receipts show {scope}"
     return f"counterfoil ops show {scope}"
 

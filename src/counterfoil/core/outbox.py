@@ -62,6 +62,15 @@ def decide_absent(tries: Tries) -> OperationEvent:
     return OperationEvent.TRIES_USED_UP if tries.used_up else OperationEvent.PROVED_ABSENT
 
 
+def longest_retry(terms: Terms, time_limit: int) -> int:
+    """Return how long an intent may be tried: all of its attempts with the pauses in between, or its time to live."""
+    if terms.time_to_live is not None:
+        return terms.time_to_live + time_limit
+    doubling = min(terms.max_attempts - 1, _DOUBLINGS)
+    pauses = sum(map(pause, range(1, doubling + 1))) + (terms.max_attempts - 1 - doubling) * LONGEST_PAUSE_MS
+    return pauses + terms.max_attempts * time_limit
+
+
 def pause(attempt: int) -> int:
     """Return the pause after an attempt, before the database takes some of it off."""
     return min(FIRST_PAUSE_MS << min(max(attempt - 1, 0), _DOUBLINGS), LONGEST_PAUSE_MS)

@@ -17,8 +17,10 @@ if TYPE_CHECKING:
     Use = tuple[str, str]
 
 READ, WRITES = "select", ("insert", "update", "delete")
-_OWNERS = frozenset({"insert_migration"})
-"""Statements that only the owner of the tables runs, who may do everything with them."""
+_PURGING = ("drop_bodies_of_evidence", "forget_evidence", "forget_attempts", "forget_cases", "forget_operation")
+OWNERS = frozenset({"insert_migration", *_PURGING})
+"""Statements that only the owner of the tables runs, who may do everything with them: a role that performs effects may
+not remove what is known of them."""
 _TABLE = r"(counterfoil_\w+)"
 _USES = {
     READ: re.compile(rf"\b(?:from|join|into|update) {_TABLE}"),
@@ -37,7 +39,7 @@ _USES = {
 @cache
 def needed(dialect: str) -> Mapping[str, tuple[str, ...]]:
     """Return, by table, the rights of a process that performs effects."""
-    used = {use for name, one in catalog.load(dialect).items() if name not in _OWNERS for use in _uses(one.sql)}
+    used = {use for name, one in catalog.load(dialect).items() if name not in OWNERS for use in _uses(one.sql)}
     tables = sorted({table for table, _ in used})
     return {table: tuple(right for right in (READ, *WRITES) if (table, right) in used) for table in tables}
 

@@ -16,7 +16,18 @@ from counterfoil.core.outbox import Tries
 from counterfoil.core.states import OperationState, Sender
 from counterfoil.core.unknown import still_holding
 from counterfoil.errors import UnsupportedValue
-from counterfoil.model import Attempt, Case, Evidence, Operation, Origin, Pause, ProviderFacts, Receipt, Trusted
+from counterfoil.model import (
+    PURGED,
+    Attempt,
+    Case,
+    Evidence,
+    Operation,
+    Origin,
+    Pause,
+    ProviderFacts,
+    Receipt,
+    Trusted,
+)
 
 if TYPE_CHECKING:
     from counterfoil.storage.script import Row
@@ -69,6 +80,7 @@ def snapshot(row: Row, facts: ProviderFacts | None = None) -> Snapshot:
         first_attempt_at=row["first_attempt_at"],
         facts=still_holding(begun, facts) if facts else begun,
         now=row["now"],
+        is_purged=row["receipt_marker"] == PURGED,
     )
 
 
@@ -88,6 +100,7 @@ def operation(row: Row) -> Operation:
         facts=facts_from(row["provider"]),
         branch=branch_of(row["operation_id"]),
         plain_id=plain_id(row["operation_id"]),
+        is_purged=row["receipt_marker"] == PURGED,
     )
 
 
