@@ -93,6 +93,8 @@ class Desk:
         Raises:
             ContradictoryDeclaration: they could.
         """
+        if self.retention is FOREVER and effect.retention is FOREVER:
+            return
         refuse_too_short(effect.name, effect.retention.periods.over(self.retention.periods), effect.facts, terms)
 
     def stored_job(self, effect: Effect[Any], row: Row) -> Job:

@@ -7,10 +7,11 @@ https://github.com/aws-powertools/powertools-lambda-python/issues/2023
 import json
 import sqlite3
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, TypedDict
 
 import psycopg
 import pytest
+from langgraph.graph import END, START, StateGraph
 
 from counterfoil import (
     Absent,
@@ -25,6 +26,7 @@ from counterfoil import (
     Retention,
     effect,
 )
+from counterfoil import langgraph as graphs
 from counterfoil.core.durations import milliseconds
 from counterfoil.effects import REGISTRY
 from counterfoil.errors import (
@@ -36,6 +38,7 @@ from counterfoil.errors import (
     VerdictConflict,
 )
 from counterfoil.model import Origin, Purged, Trusted
+from counterfoil.testing.clock import FakeClock
 from tests import stores
 from tests.colours import COLOURS, Coloured
 
@@ -230,6 +233,32 @@ def test_another_counterfoil_on_the_same_database_remembers_it_too(url: str) -> 
         second.close()
         first.close()
     assert PROVIDER.effects == 1
+
+
+class State(TypedDict, total=False):
+    paid: bool
+
+
+def test_in_a_graph_a_later_run_of_the_same_request_is_refused(url: str) -> None:
+    PROVIDER.__init__()  # type: ignore[misc]
+    clock, by = FakeClock(), ["perform"]
+    asking: dict[str, Any] = {"perform": graphs.perform, "enqueue": graphs.enqueue}
+
+    def node(state: State) -> State:
+        asking[by[0]](KEYED, amount=5)
+        return {"paid": True}
+
+    builder = StateGraph(State).add_node("node", node).add_edge(START, "node").add_edge("node", END)
+    with Counterfoil.open(url, clock=clock) as cf:
+        graph = cf.compile(builder)
+        cf.run(graph, {}, tenant="t", request_id="r-1", thread_id="first")
+        clock.advance("2d")
+        assert cf.purge() == Purged(receipts=1)
+        for by[0] in ("perform", "enqueue"):
+            with pytest.raises(OperationExpired):
+                cf.run(graph, {}, tenant="t", request_id="r-1", thread_id=f"again-{by[0]}")
+        cf.drain()
+    assert (PROVIDER.effects, PROVIDER.sends) == (1, 1)
 
 
 # --- a dead letter that is tried again after forty days ---------------------------------------------------------------

@@ -1,13 +1,14 @@
 """`counterfoil db purge`: by the ages on the line, or by what the effects of a module declare."""
 
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
-from counterfoil import Counterfoil, effect
+from counterfoil import Counterfoil, Refused, effect
 from counterfoil.effects import REGISTRY
-from counterfoil.errors import OperationExpired
+from counterfoil.errors import EffectRefused, OperationExpired
 from counterfoil.testing.clock import FakeClock
 from tests.cli.conftest import Line
 
@@ -29,6 +30,11 @@ def ours(call: object) -> str:
 @effect("purged.theirs", key="{request_id}/theirs")
 def theirs(call: object) -> str:
     return "done"
+
+
+@effect("purged.refused", key="{request_id}/refused")
+def refused(call: object) -> str:
+    raise Refused("no such queue")
 
 
 @pytest.fixture
@@ -63,6 +69,16 @@ def test_the_effects_of_a_module_are_kept_as_they_declare(
         assert old.json("db purge --import their_effects") == {**NOTHING, "receipts": 1}
     finally:
         REGISTRY.effects["purged.theirs", 1] = theirs
+
+
+def test_a_refusal_whose_words_are_gone_is_told_as_perform_tells_it(url: str) -> None:
+    with Counterfoil.open(url, clock=FakeClock(1_577_836_800_000)) as cf, suppress(EffectRefused):
+        cf.perform(refused, tenant="team-A", request_id="r-1")
+    line = Line(url)
+    line("db purge --receipt 400d")
+    told = line.error("receipts show r-1/refused", exit_code=5)
+    assert told["code"] == "operation-expired"
+    assert "no such queue" not in told["message"] + line("ops show r-1/refused").output
 
 
 def test_nothing_is_purged_without_a_word_on_how_long(old: Line) -> None:

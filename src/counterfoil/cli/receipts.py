@@ -53,10 +53,25 @@ def no_receipt(detail: OperationDetail) -> OperationError:
     """Say why there is no receipt, as the error that `perform` would raise."""
     from counterfoil.core.reconcile import open_case
     from counterfoil.core.states import OperationState
-    from counterfoil.errors import EffectNotSent, EffectRefused, OperationClosed, OperationInProgress, OutcomeUnknown
+    from counterfoil.errors import (
+        EffectNotSent,
+        EffectRefused,
+        OperationClosed,
+        OperationExpired,
+        OperationInProgress,
+        OutcomeUnknown,
+    )
     from counterfoil.operations import explained
 
     operation, told, case = detail.operation, explained(detail), open_case(detail.cases)
+    if operation.is_purged:
+        return OperationExpired(
+            " ".join(told.lines),
+            tenant=operation.tenant,
+            operation_id=operation.operation_id,
+            settled_at=operation.settled_at,
+            outcome=operation.state,
+        )
     kinds: dict[OperationState, type[OperationError]] = {
         OperationState.FAILED: EffectRefused,
         OperationState.UNKNOWN: OutcomeUnknown,
