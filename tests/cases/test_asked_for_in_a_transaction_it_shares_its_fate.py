@@ -4,7 +4,8 @@ Sources: https://github.com/AlmaLinux/build-system/issues/541, https://github.co
 https://github.com/mohamedboukari/bunmail/issues/184
 
 Here for effects that are rows of the caller's own database, joined to its transaction. One that leaves the database is
-refused there, before it is sent.
+refused there, before it is sent, and is enqueued instead: in a step of a graph together with the step's result. Kills
+of such steps are in the case about results and checkpoints.
 """
 
 import os
@@ -13,17 +14,19 @@ import sqlite3
 import subprocess
 import sys
 from contextlib import closing
-from typing import Any
+from typing import Any, TypedDict
 
 import psycopg
 import pytest
+from langgraph.graph import START, StateGraph
 
 from counterfoil import Counterfoil, Provider, Statement, effect
 from counterfoil.errors import NestedEffect
+from counterfoil.langgraph import enqueue
 
 POINTS = ("before", "after")
 TABLES = ("create table orders (id text)", "create table mail (id text)", "create table stock (sku text, n integer)")
-WHO = {"tenant": "t", "request_id": "r-1"}
+WHO: dict[str, Any] = {"tenant": "t", "request_id": "r-1"}
 sent: list[str] = []
 
 
@@ -41,6 +44,10 @@ def take_from_stock(call: Any, *, order: str) -> Statement[Any]:
 @effect("cases.joined-remote", key="{request_id}/remote")
 def post(call: Any, *, order: str) -> None:
     sent.append(order)
+
+
+class Order(TypedDict, total=False):
+    order: str
 
 
 def connect(url: str) -> Any:
@@ -112,6 +119,35 @@ def test_what_a_roll_back_could_not_take_back_is_not_sent(shop: str) -> None:
         assert sent == []
         cf.perform(post, **WHO, order="o-1")
     assert sent == ["o-1"]
+    del sent[:]
+
+
+def test_what_a_step_of_a_graph_asked_for_shares_the_fate_of_its_result(url: str) -> None:
+    told: list[str] = []
+
+    def step(state: dict[str, Any]) -> dict[str, Any]:
+        enqueue(post, order="o-1")
+        with Counterfoil.open(url) as other:  # a worker beside it
+            other.drain(post)
+        told.append(f"asked, {len(sent)} sent")
+        if len(told) == 1:
+            raise ConnectionError("after asking")
+        return {"order": "o-1"}
+
+    builder: Any = StateGraph(Order)
+    builder.add_node("step", step)
+    builder.add_edge(START, "step")
+    with Counterfoil.open(url) as cf:
+        graph = cf.compile(builder)
+        with pytest.raises(ConnectionError):
+            cf.run(graph, {}, **WHO, thread_id="t-1")
+        cf.drain(post)
+        assert (cf.operations.list(tenant="t").items, sent) == ((), [])  # rolled back: never sent
+        cf.run(graph, None, **WHO, thread_id="t-1")
+    with Counterfoil.open(url) as restarted:
+        restarted.drain(post)
+        restarted.drain(post)
+    assert (told, sent) == (["asked, 0 sent"] * 2, ["o-1"])
     del sent[:]
 
 

@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -15,11 +16,13 @@ from typing import Any, TypedDict
 import pytest
 from langgraph.graph import START, StateGraph
 
-from counterfoil import Verdict
+from counterfoil import Counterfoil, Verdict
 from counterfoil.errors import EffectNotSent
 from counterfoil.langgraph import perform
 from counterfoil.testing.mail_client import CountingMailServer
 from counterfoil.testing.mail_desk import MailFault
+from counterfoil.testing.tally import TallyFile
+from tests.cases import mass_letters
 from tests.cases.mass_mail import ADDRESSES, mail_all, newsletter, opened
 
 ROOT = Path(__file__).parents[2]
@@ -149,3 +152,25 @@ def test_two_senders_with_one_list_mail_everybody_once(url: str, mail: CountingM
         frozenset({"effect", "receipt"}),
     }
     assert counts(mail) == ONCE
+
+
+def letters(url: str, folder: Path, *more: str) -> int:
+    path = os.pathsep.join((str(ROOT), str(ROOT / "src")))
+    argv = [sys.executable, "-m", "tests.cases.mass_letters", url, str(folder), *more]
+    return subprocess.run(argv, cwd=ROOT, env={**os.environ, "PYTHONPATH": path}, check=False, timeout=60).returncode
+
+
+@pytest.mark.slow
+def test_enqueued_by_one_step_of_a_graph_each_gets_one_letter_over_a_failure_and_a_kill(
+    url: str, tmp_path: Path
+) -> None:
+    assert letters(url, tmp_path, "die") == -signal.SIGKILL
+    tally = mass_letters.tally_in(tmp_path)
+    assert (tally.count("three"), tally.count("four")) == (0, 1)
+    until = time.monotonic() + 60
+    while tally.count() < len(mass_letters.ADDRESSES) and time.monotonic() < until:
+        assert letters(url, tmp_path) == 0  # started again, as a supervisor does; what the dead one held is due later
+    assert [tally.count(address) for address in mass_letters.ADDRESSES] == [1] * 5
+    with Counterfoil.open(url) as cf:
+        cf.resources.provide(TallyFile, lambda: tally)
+        assert len(cf.operations.list(tenant="t").items) == 5

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.langgraph import test_enqueue_kills as enqueuing
 from tests.langgraph.test_kills import assert_same, kills
 
 
@@ -21,3 +22,14 @@ def test_a_kill_between_the_two_repeats_no_effect_and_tears_nothing(url: str, tm
     assert_same(first, killed)
     between = [run["point"] for run in killed if "_write" in run["point"] or "insert_checkpoint" in run["point"]]
     assert len(between) >= 5  # of eight or nine; where two jobs meet in the writer they share a COMMIT
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize(("colour", "durability"), [("blocking", "sync"), ("awaiting", "async")])
+def test_a_kill_at_either_side_of_any_commit_tears_no_outbox_row_from_the_result_of_its_step(
+    url: str, tmp_path: Path, colour: str, durability: str
+) -> None:
+    told = enqueuing.kills(url, tmp_path, colour, durability, "each", "0")
+    assert told["violations"] == []
+    assert told["kills"] >= 24  # at two sides of twelve commits at the least: the writer groups some of them
+    assert told["accepted"] == 7 * (told["threads"] + 1)

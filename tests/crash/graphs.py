@@ -22,7 +22,7 @@ from langgraph.types import Command, StateSnapshot, interrupt
 from typing_extensions import TypedDict  # the one that pydantic takes on Python 3.11
 
 from counterfoil import AsyncCounterfoil, Case, Counterfoil, Effect, EffectCall, Provider, effect
-from counterfoil.langgraph import amint, aperform, mint, perform
+from counterfoil.langgraph import aenqueue, amint, aperform, enqueue, mint, perform
 from counterfoil.storage.script import Row
 from counterfoil.testing.invariants import ledger_invariants
 from counterfoil.testing.scenario import Aftermath, Scenario
@@ -158,9 +158,26 @@ async def ainviting(state: State) -> State:
     return {"number": receipt.value["number"], "log": ["invite"]}
 
 
+def asking(name: str, one: Effect[Sent]) -> Node:
+    def node(state: State) -> dict[str, Any]:
+        enqueue(one, title=state["title"])
+        return {"log": [name]}
+
+    return node
+
+
+def aasking(name: str, one: Effect[Sent]) -> Node:
+    async def node(state: State) -> dict[str, Any]:
+        await aenqueue(one, title=state["title"])
+        return {"log": [name]}
+
+    return node
+
+
 TICKET = performing("ticket", ticket_effect), aperforming("ticket", aticket_effect)
 MAIL = performing("mail", mail_effect, keep=False), aperforming("mail", amail_effect, keep=False)
 CALL = performing("call", ticket_effect, keep=False), aperforming("call", aticket_effect, keep=False)
+ASKED_TICKET = asking("ticket", ticket_effect), aasking("ticket", aticket_effect)
 CHARGE = performing("charge", charge_effect), aperforming("charge", acharge_effect)
 
 
@@ -255,6 +272,10 @@ class Update:
     """Let a person answer by changing the state."""
 
 
+class Drain:
+    """Send what was enqueued."""
+
+
 class GoBack:
     """Run again from the first checkpoint on which the ticket's node was to run."""
 
@@ -294,6 +315,7 @@ class Piece:
     values: dict[str, Any]
     options: dict[str, Any] = field(default_factory=dict)
     ordered: bool = True
+    enqueues: bool = False
 
     @property
     def width(self) -> int | None:
@@ -311,6 +333,8 @@ def step(cf: Counterfoil, graph: Any, move: Move, piece: Piece) -> None:
         case Verdict():
             for case in cf.review.list(tenant=WHO["tenant"]).items:
                 cf.review.resolve(case.case_id, **given(cf, case))
+        case Drain():
+            cf.drain(ticket_effect)
         case Update():
             graph.update_state(config, {"answer": "edited"})
         case GoBack():
@@ -326,6 +350,8 @@ async def astep(cf: AsyncCounterfoil, graph: Any, move: Move, piece: Piece) -> N
         case Verdict():
             for case in (await cf.review.list(tenant=WHO["tenant"])).items:
                 await cf.review.resolve(case.case_id, **given(cf, case))
+        case Drain():
+            await cf.drain(aticket_effect)
         case Update():
             await graph.aupdate_state(config, {"answer": "edited"})
         case GoBack():
@@ -368,8 +394,11 @@ def go_on(world: World, piece: Piece) -> None:
     cf = world.open()
     graph = cf.compile(piece.builders[0], **piece.options)
     while not isinstance(move := piece.goes_on(found := graph.get_state(config_of(cf, piece))), Done):
+        check_intents(world, found, piece)
         step(cf, graph, Verdict(), piece)
         step(cf, graph, move, piece)
+    check_intents(world, found, piece)
+    step(cf, graph, Drain(), piece)
     check_end(found, piece)
 
 
@@ -377,9 +406,19 @@ async def ago_on(world: World, piece: Piece) -> None:
     cf = world.open_async()
     graph = cf.compile(piece.builders[1], **piece.options)
     while not isinstance(move := piece.goes_on(found := await graph.aget_state(config_of(cf, piece))), Done):
+        check_intents(world, found, piece)
         await astep(cf, graph, Verdict(), piece)
         await astep(cf, graph, move, piece)
+    check_intents(world, found, piece)
+    await astep(cf, graph, Drain(), piece)
     check_end(found, piece)
+
+
+def check_intents(world: World, found: StateSnapshot, piece: Piece) -> None:
+    """An operation is in the outbox if and only if the result of the node that enqueued it is stored."""
+    ended = {*found.values.get("log", ()), *(task.name for task in found.tasks if task.result)}
+    asked = {row["node"] for row in world.rows("select node from counterfoil_operation")}
+    assert not piece.enqueues or asked == ended & {"ticket"}
 
 
 def check_end(found: StateSnapshot, piece: Piece) -> None:
@@ -489,6 +528,12 @@ PIECES = {
         builders=chains(("prepare", prepare), ("mint", (minting, aminting)), ("invite", (inviting, ainviting))),
         values={**BEGAN, "number": 1, "minted": MINTED, "log": ["prepare", "mint", "invite"]},
     ),
+    "enqueued": Piece(
+        builders=chains(("prepare", prepare), ("ticket", ASKED_TICKET), ("notify", notify)),
+        moves=(GIVEN, Drain()),
+        values={**BEGAN, "log": ["prepare", "ticket", "notify"]},
+        enqueues=True,
+    ),
 }
 OPERATIONS = {"parallel": 2, "functional": 2}
 
@@ -503,7 +548,7 @@ def scenario(name: str, piece: Piece, body: Any, recover: Any, kind: str = "") -
         traits=ProviderTraits() if name == "parked" else HONOURS_KEYS,
         operations=OPERATIONS.get(name, 1),
         entries=2,
-        ordered=piece.ordered,
+        ordered=piece.ordered and not piece.enqueues,  # a dispatcher takes its turns when it has something to record
     )
 
 

@@ -39,6 +39,7 @@ POINTS = {
     "update": 150,
     "time-travel": 166,
     "minted": 122,
+    "enqueued": 110,
 }
 
 # What the others show of the awaiting runtime, and of threads that share a COMMIT, is enough for every change.
