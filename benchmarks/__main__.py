@@ -12,7 +12,7 @@ from tempfile import TemporaryDirectory
 
 from benchmarks.kit import save
 
-ALL = ("effects", "threads", "processes", "checkpoints", "postgres", "colliding", "canonical", "start")
+ALL = ("effects", "threads", "processes", "checkpoints", "postgres", "colliding", "draining", "canonical", "start")
 MEMORY = Path("/dev/shm")  # noqa: S108 - a file system in memory, where there is one: no disk, CPU alone
 
 
