@@ -18,16 +18,18 @@ from tests.soak.scene import scene
 
 SECONDS, SEED = "COUNTERFOIL_SOAK_SECONDS", "COUNTERFOIL_SOAK_SEED"
 LONG, SHORT = 600.0, 20.0
+SHORT_SEED = 7
+"""In every change the same faults; which of them meets what is chance enough."""
 
 
 @pytest.mark.parametrize("seconds", [
-    pytest.param(SHORT, marks=pytest.mark.soak, id="short"),
+    pytest.param(SHORT, marks=pytest.mark.slow, id="short"),
     pytest.param(float(os.environ.get(SECONDS, LONG)), marks=pytest.mark.soak, id="long"),
 ])  # fmt: skip
 def test_random_faults_lose_nothing_and_duplicate_nothing(
     seconds: float, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    seed = int(os.environ.get(SEED, time.time_ns() % 10**6))
+    seed = int(os.environ.get(SEED, time.time_ns() % 10**6 if seconds > SHORT else SHORT_SEED))
     server, found = PrivateServer(servers.new_plan(fixtures.programs())), judge.Verdicts()
     try:
         url = server.create_database("soak")
