@@ -409,6 +409,51 @@ def test_what_is_paused_is_not_sent_until_it_is_resumed(subject: Subject) -> Non
     assert ask(subject, "pauses") == ()
 
 
+def held_with_its_key(subject: Subject) -> Any:
+    """Lose a reply, let it be sent again under its key, and hold it back."""
+    create = subject.ticket(Turning(lose, None), provider=Provider(key_lifetime="1h"))
+    subject.enqueue(create, title="a", delivery=Delivery(time_to_live="1m"))
+    subject.drain(create)
+    subject.drain(create)
+    assert subject.state == "pending"
+    ask(subject, "pause", effect=create.name, by="mei", reason="maintenance")
+    return create
+
+
+def test_what_was_paused_beyond_the_lifetime_of_its_key_is_not_sent_again_on_a_guess(subject: Subject) -> None:
+    create = held_with_its_key(subject)
+    pass_by(subject, 2 * MINUTE)  # its time to live was for the first attempt, which may have happened
+    subject.drain(create)
+    assert subject.state == "pending"
+    pass_by(subject, 60 * MINUTE)
+    ask(subject, "resume", effect=create.name)
+    for _ in range(2):
+        subject.drain(create)
+    assert (len(subject.sent), subject.state, subject.cases()) == (1, "unknown", ["unknown_outcome"])
+    reasons = [row["reason"] for row in subject.rows("case") if row["state"] == "open"]
+    assert reasons == ["an attempt's outcome was lost, and the lifetime of its key ended before it was sent again"]
+    subject.drain(create)
+    assert len(subject.sent) == 1
+
+
+def test_what_was_paused_within_the_lifetime_of_its_key_is_sent_again(subject: Subject) -> None:
+    create = held_with_its_key(subject)
+    pass_by(subject, 50 * MINUTE)
+    subject.drain(create)
+    ask(subject, "resume", effect=create.name)
+    subject.drain(create)
+    assert (len(subject.sent), subject.state) == (2, "succeeded")
+
+
+def test_a_time_to_live_is_for_the_first_attempt(subject: Subject) -> None:
+    create = subject.ticket(Turning(not_sent, None))
+    subject.enqueue(create, title="a", delivery=Delivery(time_to_live="1m"))
+    subject.drain(create)
+    pass_by(subject, 5 * MINUTE)
+    subject.drain(create)
+    assert (len(subject.sent), subject.state) == (2, "succeeded")
+
+
 def test_pauses_are_listed_and_renewed_and_lifted_by_their_exact_name(subject: Subject) -> None:
     for by in ("mei", "bo"):
         ask(subject, "pause", effect="e", by=by, reason="why")

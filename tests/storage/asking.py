@@ -24,7 +24,7 @@ ASKED: dict[str, Any] = {
     "stream": "stream-1", "due_at": 0, "delay": 0, "time_to_live": None, "max_attempts": 20, "since": 0,
     "tenants": [LARGE], "operation_ids": ["o-40000"], "fences": [1], "receipts": [b"x"], "markers": [None],
     "evidences": [None], "identities": [b"i" * 32], "contents": [b"c" * 32], "all_fields": [b"x"], "payloads": [b"x"],
-    "streams": [None], "patience": 5_000, "pause": 1_000, "paused_by": "eve", "more": 3,
+    "streams": [None], "patience": 5_000, "pause": 1_000, "paused_by": "eve", "expires_at": None, "more": 3,
     # evidence and cases
     "kind": "unknown_outcome", "answer": "late", "body": b"x", "seq": 3000, "reason": "lost", "verdict": "noted",
     "verdict_reason": "seen",

@@ -104,7 +104,7 @@ def move(key: OperationKey, row: Row, event: OperationEvent, outcome: Outcome, b
     return moved
 
 
-def put_off(key: OperationKey, row: Row, *, why: str | None, wait: int = 0) -> Script[None]:
+def put_off(key: OperationKey, row: Row, *, why: str | None, wait: int = 0, until: int | None = None) -> Script[None]:
     """Let an intent that was not sent wait before its next attempt, or open a dead letter's case.
 
     Args:
@@ -112,11 +112,12 @@ def put_off(key: OperationKey, row: Row, *, why: str | None, wait: int = 0) -> S
         row: It as it is now; where it is neither pending nor parked, nothing is done.
         why: What the case says.
         wait: How long its provider asked to wait, in milliseconds.
+        until: When it may not be sent any more: its outcome is unknown then.
     """
     match OperationState(row["state"]):
         case OperationState.PENDING:
             delay, state = min(wait, LONGEST_WAIT_MS), OperationState.PENDING
-            params = {"pause": pause(row["attempt"]), "delay": delay, "expected_state": state}
+            params = {"pause": pause(row["attempt"]), "delay": delay, "expires_at": until, "expected_state": state}
             yield from one_row("postpone_intent", **key_params(key), **params)
         case OperationState.PARKED:
             yield from open_case(key, row, CaseKind.DEAD_LETTER, f"its tries are used up; the last one: {why}")

@@ -96,9 +96,11 @@ returning seq;
 
 -- name: postpone_intent
 -- Let an intent wait before its next attempt: for a pause, some of it taken off at random so that workers do not come in
--- step, or for as long as its provider asked.
+-- step, or for as long as its provider asked. It waits no longer than until `expires_at`; the time to live was for the
+-- first attempt.
 update counterfoil_operation
-set due_at = {now} + {most}(cast(:pause * (1 - {chance} / 2) as integer), :delay)
+set due_at = {now} + {most}(cast(:pause * (1 - {chance} / 2) as integer), :delay),
+  expires_at = :expires_at
 where tenant = :tenant
   and operation_id = :operation_id
   and state = :expected_state
@@ -135,7 +137,7 @@ order by due_at
 limit :limit;
 
 -- name: list_expired_intents
--- Read the intents that were not sent in the time they had.
+-- Read the intents that were not sent in the time they had: for a first attempt, or to be sent again under a key.
 select tenant, operation_id, version
 from counterfoil_operation
 where state = 'pending'
