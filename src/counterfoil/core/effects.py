@@ -17,7 +17,7 @@ from counterfoil.core.states import (
     OperationState,
     Sender,
 )
-from counterfoil.core.unknown import Times, UnknownPlan, decide_unknown
+from counterfoil.core.unknown import Times, UnknownPlan, all_under_key, decide_unknown
 
 if TYPE_CHECKING:
     from counterfoil.model import ProviderFacts
@@ -236,6 +236,5 @@ def _double(row: Snapshot) -> CaseKind | None:
     Under one key they are one, if all were sent while the provider honours it. A late worker may have sent at any time
     until now, so that it is now that must lie inside the key's lifetime.
     """
-    lifetime = row.facts.key_lifetime
-    one = lifetime is not None and row.now < row.first_attempt_at + lifetime
+    one = all_under_key(row.facts, first_attempt_at=row.first_attempt_at, now=row.now)
     return None if one else CaseKind.POSSIBLE_DOUBLE_EFFECT

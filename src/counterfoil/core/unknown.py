@@ -89,6 +89,11 @@ def key_valid_until(facts: ProviderFacts, first_attempt_at: int) -> int | None:
     return first_attempt_at + facts.key_lifetime - facts.time_limit - KEY_MARGIN_MS
 
 
+def all_under_key(facts: ProviderFacts, *, first_attempt_at: int, now: int) -> bool:
+    """Say whether every attempt until now was sent while the provider honoured the key: then they are one."""
+    return facts.key_lifetime is not None and now < first_attempt_at + facts.key_lifetime
+
+
 def resend_plan(facts: ProviderFacts, times: Times) -> Resend | None:
     """Return the permission to send again under the key, if there is one now."""
     until = key_valid_until(facts, times.first_attempt_at)

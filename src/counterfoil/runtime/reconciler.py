@@ -17,7 +17,7 @@ from counterfoil.core.arguments import LARGEST
 from counterfoil.core.states import Sender
 from counterfoil.core.unknown import AskAgainAt, AskProvider, PersonDecides, Resend, UnknownPlan, decide_unknown
 from counterfoil.effects import REGISTRY
-from counterfoil.errors import CommitUnknown, StoreError, UsageError
+from counterfoil.errors import Busy, CommitUnknown, StoreError, UsageError
 from counterfoil.model import OperationKey
 from counterfoil.runners import AsyncRunner
 from counterfoil.storage import rows
@@ -84,7 +84,12 @@ class Reconciler:
             self.counts.lost += await self._moved(partial(reconciling.lose_if_unmoved, *_seen(row), RAN_OUT))
         self.counts.expired += len(await self._write(lambda: reconciling.expire(PAGE)))
         for row in await self.desk.async_store.read(lambda: reconciling.unknown_due(PAGE)):
-            await self._look_up(row)
+            try:
+                await self._look_up(row)
+            except Busy as error:  # one that somebody else holds must not keep the others waiting
+                LOG.warning(
+                    "operation %s is held by another transaction, and is left for later: %s", _seen(row)[0], error
+                )
 
     # --- one unknown outcome -----------------------------------------------------------------------------------------
 

@@ -43,7 +43,7 @@ def lapsed(limit: int) -> Script[Sequence[Row]]:
 
 def lose_if_unmoved(key: OperationKey, version: int, why: str) -> Script[Row | LostRace]:
     """Move an operation whose claim is over to `unknown`, unless it moved since it was read."""
-    row = yield from one_row("lock_operation", **key_params(key))
+    row = yield from one_row("lock_operation_if_free", **key_params(key))
     if row is None or row["version"] != version or row["state"] != OperationState.IN_FLIGHT:
         return LostRace()
     return (yield from mark_lost(key, row, why=why))
@@ -59,7 +59,7 @@ def expire(limit: int) -> Script[tuple[Row, ...]]:
     listed = yield from all_rows("list_expired_intents", limit=limit)
     for found in sorted(listed, key=itemgetter("tenant", "operation_id")):
         key = OperationKey(tenant=found["tenant"], operation_id=found["operation_id"])
-        row = yield from one_row("lock_operation", **key_params(key))
+        row = yield from one_row("lock_operation_if_free", **key_params(key))
         if row is not None and (row["version"], row["state"]) == (found["version"], OperationState.PENDING):
             ended.append((yield from _expire_one(key, row)))
     return tuple(ended)
@@ -109,7 +109,7 @@ def resend_if_unmoved(key: OperationKey, version: int) -> Script[Row | LostRace]
 
     A caller's operation is sent again by its caller alone.
     """
-    row = yield from one_row("lock_operation", **key_params(key))
+    row = yield from one_row("lock_operation_if_free", **key_params(key))
     if row is None or row["version"] != version or row["state"] != OperationState.UNKNOWN:
         return LostRace()
     seen, tries = rows.snapshot(row), rows.tries(row)

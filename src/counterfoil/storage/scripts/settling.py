@@ -25,6 +25,7 @@ from counterfoil.core.states import (
     OperationState,
     Sender,
 )
+from counterfoil.core.unknown import all_under_key
 from counterfoil.errors import NotOneRow
 from counterfoil.storage import rows
 from counterfoil.storage.script import Row, Script, lone_row, one_row, own_rows, recorded_row, several_rows, user_code
@@ -46,7 +47,6 @@ from counterfoil.storage.scripts.moves import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from counterfoil.core.outbox import Tries
     from counterfoil.model import OperationKey, Statement
 
 
@@ -95,21 +95,21 @@ def settle_among_others(request: Request, granted: Granted, outcome: Outcome, *,
 
 def _settle_other(request: Request, granted: Granted, outcome: Outcome, *, wait: int) -> Script[Settled | Late]:
     key = request.key
-    tries = rows.tries((yield from existing(key)))
+    row = yield from existing(key)
     proof = yield from proof_before(key, granted.attempt)
-    event = (yield from _event(key, granted, outcome, tries)) if proof is None else OperationEvent.EARLIER_PROVED
+    event = (yield from _event(key, row, granted, outcome)) if proof is None else OperationEvent.EARLIER_PROVED
     state = advance(OPERATION, OperationState.IN_FLIGHT, event)
     stored, by = proof or (outcome, EvidenceKind.REPLY)
     yield from archive_attempt(key, granted.fence, outcome)
     told = yield from one_row("settle_if_fenced", **_fenced(key, granted), **columns(state, stored, by))
     if told is None:
         return (yield from _settled_elsewhere(key, granted, outcome, stored, event))
-    row = _row(request, granted.attempt, state, stored, told["now"])
+    moved = _row(request, granted.attempt, state, stored, told["now"])
     if state is OperationState.UNKNOWN:
-        return Settled(row, (yield from open_case(key, row, CaseKind.UNKNOWN_OUTCOME, _lost_reason(outcome))))
-    if tries.sender is Sender.DISPATCHER:
-        yield from put_off(key, row, why=outcome.error_text or outcome.error_class, wait=wait)
-    return Settled(row)
+        return Settled(moved, (yield from open_case(key, moved, CaseKind.UNKNOWN_OUTCOME, _lost_reason(outcome))))
+    if row["sender"] == Sender.DISPATCHER:
+        yield from put_off(key, moved, why=outcome.error_text or outcome.error_class, wait=wait)
+    return Settled(moved)
 
 
 def _settle_success(
@@ -180,18 +180,25 @@ def _settled_elsewhere(
     return recorded or (yield from _settle_late(key, granted, outcome, event))
 
 
-def _event(key: OperationKey, granted: Granted, outcome: Outcome, tries: Tries) -> Script[OperationEvent]:
+def _event(key: OperationKey, row: Row, granted: Granted, outcome: Outcome) -> Script[OperationEvent]:
     """Say what an attempt's end means for its operation: that it was not sent tells nothing of an earlier, lost one.
 
-    Nor does a refusal that does not cover it.
+    Nor does a refusal that does not cover it, or that came after the provider's key was over: what is refused then may
+    be another one.
     """
-    if outcome.outcome is AttemptOutcome.NOT_SENT or not outcome.covers_earlier:
+    if outcome.outcome is AttemptOutcome.NOT_SENT or (granted.attempt > 1 and not _covers(row, outcome)):
         lost = yield from one_row(
             "get_lost_attempt_before", **key_params(key), attempt=granted.attempt, outcome=AttemptOutcome.UNKNOWN
         )
         if lost is not None:
             return OperationEvent.OUTCOME_LOST
-    return decide_unsent(tries) if outcome.outcome is AttemptOutcome.NOT_SENT else _EVENT[outcome.outcome]
+    return decide_unsent(rows.tries(row)) if outcome.outcome is AttemptOutcome.NOT_SENT else _EVENT[outcome.outcome]
+
+
+def _covers(row: Row, outcome: Outcome) -> bool:
+    """Say whether what came of the last attempt holds for all before it."""
+    seen = rows.snapshot(row)
+    return outcome.covers_earlier and all_under_key(seen.facts, first_attempt_at=seen.first_attempt_at, now=seen.now)
 
 
 def _settle_late(

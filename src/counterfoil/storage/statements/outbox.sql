@@ -67,6 +67,15 @@ where tenant = due.owner
   and seq = due.number
 returning {sent};
 
+-- name: lock_operation_if_free
+-- Read one operation whole, with the database's time, and keep others from moving it until this transaction ends; none
+-- where another transaction has it, which may be that of a worker that was stopped.
+select *, {now} as now
+from counterfoil_operation
+where tenant = :tenant
+  and operation_id = :operation_id
+{skipping};
+
 -- name: list_held
 -- Read the intents that one claim holds: whether it took effect, where nobody heard of its COMMIT.
 select {sent}
