@@ -29,7 +29,7 @@ def demo(*arguments: str, stdin: Any = subprocess.DEVNULL) -> subprocess.Complet
 # --- really played ----------------------------------------------------------------------------------------------------
 
 
-@effect("demo.theirs", key="{request_id}/invitation")
+@effect("demo.their-mail", key="{request_id}/invitation")
 def theirs(call: Any, *, address: str) -> str:
     return address
 
