@@ -31,8 +31,15 @@ def wait_for_state(scene: Scene, state: str) -> None:
         time.sleep(0.1)
 
 
-@pytest.mark.parametrize("freezes", ["before-send", "after-send"])
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(
+    ("kind", "freezes"),
+    [
+        ("queryable", "before-send"),
+        ("queryable", "after-send"),
+        pytest.param("keyed", "before-send", marks=pytest.mark.soak),
+        pytest.param("keyed", "after-send", marks=pytest.mark.soak),
+    ],
+)
 def test_it_checks_its_claim_before_it_sends_and_when_it_records(scene: Scene, kind: str, freezes: str) -> None:
     scene.provider.configure(Settings(keys=KINDS[kind]))
     with opened(scene.url, scene.provider.url) as cf:

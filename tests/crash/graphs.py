@@ -416,7 +416,7 @@ async def ago_on(world: World, piece: Piece) -> None:
 
 def check_intents(world: World, found: StateSnapshot, piece: Piece) -> None:
     """An operation is in the outbox if and only if the result of the node that enqueued it is stored."""
-    ended = {*found.values.get("log", ()), *(task.name for task in found.tasks if task.result)}
+    ended = {*(found.values or {}).get("log", ()), *(task.name for task in found.tasks if task.result)}
     asked = {row["node"] for row in world.rows("select node from counterfoil_operation")}
     assert not piece.enqueues or asked == ended & {"ticket"}
 

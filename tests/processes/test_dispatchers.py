@@ -67,7 +67,7 @@ def counted(scene: Scene) -> Counter[str]:
     return Counter(str(row["state"]) for row in scene.rows("operation"))
 
 
-@pytest.mark.parametrize("kind", ["keyed", "queryable", "opaque"])
+@pytest.mark.parametrize("kind", ["keyed", "opaque", pytest.param("queryable", marks=pytest.mark.soak)])
 def test_four_dispatchers_send_each_once_although_one_is_killed_and_one_stopped(scene: Scene, kind: str) -> None:
     scene.provider.configure(Settings(keys=kind == "keyed"))
     lost = enqueued(scene, kind)

@@ -87,7 +87,7 @@ def test_an_empty_lane_is_searched_ever_more_seldom_until_it_is_woken() -> None:
         now = lane.poll_at
     assert polls == sorted(polls)
     assert polls[-1] == 1.0
-    assert lanes.all_idle
+    assert lanes.all_idle(now)
     lanes.wake()
     assert lanes.next_poll(now) == now
 
@@ -99,3 +99,13 @@ def test_a_search_goes_on_where_the_last_one_ended_and_begins_anew_now_and_then(
     lane.found([{"due_at": 5}, {"due_at": 9}], 0.0)
     assert lane.search(10, 0.1).since == 9
     assert lane.search(10, 0.1 + RESCAN_S).since == 0
+
+
+def test_a_lane_on_a_break_counts_as_idle_so_that_a_drain_ends() -> None:
+    lanes = Lanes([made("broken")])
+    ((lane, _),) = lanes.searches(1, 0.0)
+    assert not lanes.all_idle(0.0)
+    for _ in range(BREAKS_AFTER):
+        lane.breaker.hear(NOT_SENT, 0.0)
+    assert lanes.all_idle(0.0)
+    assert not lanes.all_idle(FIRST_BREAK_S)

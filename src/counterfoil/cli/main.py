@@ -25,7 +25,10 @@ COMMANDS: Final[Mapping[str, tuple[str, str]]] = {
     "worker": ("counterfoil.cli.worker", "Send what is due, and settle what nobody knows, until it is told to stop."),
     "receipts": ("counterfoil.cli.receipts", "Show the receipt of an operation."),
     "review": ("counterfoil.cli.review", "List the cases a person must look at, show one, give a verdict."),
-    "db": ("counterfoil.cli.db", "Check the database's schema, upgrade it, print its SQL, or purge."),
+    "db": (
+        "counterfoil.cli.db",
+        "Check the database's schema, upgrade it, print its SQL, or remove what is kept no longer.",
+    ),
 }
 """Each command: the module that holds it as `command`, imported on first use, and its line in the list of commands.
 

@@ -140,7 +140,7 @@ class Dispatcher:
     def _is_over(self, *, until_empty: bool) -> bool:
         if self._under_way or self._done:
             return False
-        return self._stopping or (until_empty and self._lanes.all_idle)
+        return self._stopping or (until_empty and self._lanes.all_idle(time.monotonic()))
 
     async def _turn_if_due(self, runner: AsyncRunner) -> bool:
         """Record what has to be and claim what may be; say whether anything happened."""

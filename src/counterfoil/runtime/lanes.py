@@ -177,10 +177,9 @@ class Lanes:
             self._lanes[effect.name, effect.version] = EffectLane(effect, gate)
         self._first = 0
 
-    @property
-    def all_idle(self) -> bool:
-        """Say whether no search of late found anything."""
-        return not any(lane.is_busy for lane in self._lanes.values())
+    def all_idle(self, now: float) -> bool:
+        """Say whether no search of late found anything, but where a provider is left alone for a while."""
+        return not any(lane.is_busy and lane.breaker.room(now, 0) for lane in self._lanes.values())
 
     def wake(self) -> None:
         """Search all of them at once."""
