@@ -2,7 +2,7 @@
 
 Sources: https://github.com/langchain-ai/langgraph/issues/7213, https://github.com/langchain-ai/langgraph/issues/7417
 
-The effect blocks its worker's event loop for six leases; the heartbeat has a thread of its own.
+The effect blocks its worker's event loop for three leases; the heartbeat has a thread of its own.
 """
 
 import time
@@ -27,8 +27,8 @@ def test_a_healthy_worker_that_blocks_its_loop_keeps_its_claim(scene: Scene) -> 
     workers = [start(shift) for _ in range(2)]
     try:
         until = time.monotonic() + 60
-        while scene.state != "succeeded":
-            assert scene.state in {"pending", "in_flight"}
+        while (state := scene.state) != "succeeded":
+            assert state in {"pending", "in_flight"}
             assert time.monotonic() < until
             time.sleep(0.2)
     finally:

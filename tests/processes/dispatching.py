@@ -89,7 +89,7 @@ EFFECTS: dict[str, Effect[Any]] = {
 BLOCKED_S = 6
 
 
-@effect("dispatching.blocking", key="{request_id}/{number}", lease="1s", time_limit="20s")
+@effect("dispatching.blocking", key="{request_id}/{number}", lease="2s", time_limit="20s")
 async def send_slowly(call: Any, *, number: int) -> Any:
     """Send, and keep the event loop from everything else for much longer than the lease."""
     reply = call.resource(ProviderClient).post("message", {"number": number}, key=call.provider_key)
