@@ -22,7 +22,7 @@ from counterfoil.storage.scripts.claims import granted_by
 from counterfoil.storage.scripts.moves import Outcome
 from tests.stores import execute, is_postgres
 
-ROWS, WORKERS, SECONDS = 500, 4, 8.0
+ROWS, WORKERS, SECONDS = 500, 4, 4.0
 IDS = [f"row/{number:03}" for number in range(ROWS)]
 sent: Counter[str] = Counter()
 guard = threading.Lock()

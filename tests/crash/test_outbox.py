@@ -13,8 +13,8 @@ FEWEST_POINTS = 14
 
 
 IN_EVERY_CHANGE = {
-    SQLITE: {"outbox-opaque", "outbox-keyed-lost", "outbox-parked"},
-    POSTGRES: {"outbox-keyed", "outbox-queryable-lost"},
+    SQLITE: {"outbox-keyed-lost"},
+    POSTGRES: {"outbox-queryable-lost"},
 }
 
 

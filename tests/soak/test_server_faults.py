@@ -23,7 +23,7 @@ SHORT_SEED = 7
 
 
 @pytest.mark.parametrize("seconds", [
-    pytest.param(SHORT, marks=pytest.mark.slow, id="short"),
+    pytest.param(SHORT, marks=pytest.mark.soak, id="short"),
     pytest.param(float(os.environ.get(SECONDS, LONG)), marks=pytest.mark.soak, id="long"),
 ])  # fmt: skip
 def test_random_faults_lose_nothing_and_duplicate_nothing(
