@@ -10,7 +10,7 @@ from counterfoil.core.effects import Mismatch, PastRetention, WrongEffect
 from counterfoil.core.states import OperationState
 from counterfoil.delivery import Delivery
 from counterfoil.desk import check_effect
-from counterfoil.errors import CommitUnknown, InvalidArguments, StoreError
+from counterfoil.errors import CommitUnknown, InvalidArguments
 from counterfoil.model import Intent, Origin
 from counterfoil.performing import Write
 from counterfoil.storage.scripts import outbox
@@ -122,10 +122,8 @@ def recorded(maker: Maker[T]) -> Steps[T]:
     try:
         result: T = yield Write(maker)
     except CommitUnknown as lost:
-        try:
+        with lost.outlasting():
             result = yield Write(maker)
-        except StoreError as error:  # that nothing was written would be true of the second time alone
-            raise lost from error
     return result
 
 
