@@ -54,6 +54,8 @@ class Desk:
     """Rings where something was enqueued in this process."""
     activity: Activity = field(init=False)
     retention: Retention = FOREVER
+    graphs: dict[tuple[str, int], Any] = field(default_factory=dict)
+    """The graphs that workflows run, by name and version."""
     fitting: set[Effect[Any]] = field(default_factory=set)
     """Effects that this retention suits; those declared later are looked at when they are first asked for."""
 

@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from counterfoil.langgraph.serving import Trust
     from counterfoil.model import Branch, Intent, Purged
     from counterfoil.runtime.background import WorkerThread
+    from counterfoil.workflows import Workflows
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -124,6 +125,13 @@ class Counterfoil:
     def outbox(self) -> Outbox:
         """Return what waits to be sent, and what people do about it: pauses, dead letters, cancelling."""
         return Outbox(self.desk.store)
+
+    @property
+    def workflows(self) -> Workflows:
+        """Return the workflows: start them, tell them events, and see where they stand."""
+        from counterfoil.workflows import Workflows  # noqa: PLC0415 - many programs have none
+
+        return Workflows(self.desk)
 
     @property
     def review(self) -> Reviews:

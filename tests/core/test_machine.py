@@ -13,17 +13,26 @@ from counterfoil.core.states import (
     ATTEMPT,
     CASE,
     CLOSED_UNSENT,
+    INBOX,
     OPERATION,
     TERMINAL,
     THREAD,
+    WAIT,
+    WORKFLOW,
     AttemptEvent,
     AttemptOutcome,
     CaseEvent,
     CaseState,
+    InboxEvent,
+    InboxState,
     OperationEvent,
     OperationState,
     ThreadEvent,
     ThreadState,
+    WaitEvent,
+    WaitState,
+    WorkflowEvent,
+    WorkflowStatus,
 )
 
 MACHINES: dict[str, tuple[Any, type[StrEnum], type[StrEnum]]] = {
@@ -31,6 +40,9 @@ MACHINES: dict[str, tuple[Any, type[StrEnum], type[StrEnum]]] = {
     "attempt": (ATTEMPT, AttemptOutcome, AttemptEvent),
     "case": (CASE, CaseState, CaseEvent),
     "thread": (THREAD, ThreadState, ThreadEvent),
+    "workflow": (WORKFLOW, WorkflowStatus, WorkflowEvent),
+    "wait": (WAIT, WaitState, WaitEvent),
+    "inbox": (INBOX, InboxState, InboxEvent),
 }
 PAIRS = [
     pytest.param(table, state, event, id=f"{name}-{state}-{event}")
@@ -58,6 +70,8 @@ def test_every_state_can_be_reached_and_every_event_is_used(name: str) -> None:
     reached, new = {first}, {first}
     if name == "operation":
         new = reached = {OperationState.AWAITING_APPROVAL, OperationState.PENDING}
+    if name == "inbox":  # what comes is judged at once
+        new = reached = {InboxState.KEPT, InboxState.SUPERSEDED, InboxState.TOO_LATE}
     while new:
         new = {row.next for row in table if row.state in reached} - reached
         reached = reached | new

@@ -39,6 +39,10 @@ ASKED: dict[str, Any] = {
     "name": "new", "minted_id": "m-3000", "branch": "what-if", "branched_from": "t-3000", "branched_at": "l-9000",
     "plain_thread_id": "t-3000", "run_attempt": 1, "seen_attempt": 0,
     "oldest": 0,
+    # workflows, what they wait for, and what comes
+    "graph": "hiring", "graph_version": 1, "shape": "{}", "input_digest": b"i" * 32, "input": b"x", "status": "waiting",
+    "tries": 1, "mark": 1, "waits_for": "feedback", "reserve": 30_000, "event": "feedback", "subject": "s-1",
+    "until": None, "timeout": None, "event_seq": None, "event_id": "e-1", "sequence": 1,
     # migrations
     "number": 99, "digest": "d",
 }  # fmt: skip
@@ -78,6 +82,14 @@ OTHERWISE: dict[str, dict[str, Any]] = {
     "page_namespace_checkpoints": CHECKPOINTS,
     "page_thread_checkpoints": CHECKPOINTS,
     "page_tenant_checkpoints": CHECKPOINTS,
+    "put_accepted_thread": {**NEW, "state": "idle", "status": "accepted"},
+    "leave_workflow_if_claimed": {"state": "idle", "terminal": False},
+    "park_workflow_if_unmoved": {"state": "idle"},
+    "cancel_workflow_if_unmoved": {"state": "idle"},
+    "insert_wait": {"state": "open"},
+    "end_wait_if_open": {"state": "timed_out", "expected_state": "open"},
+    "insert_event": {"state": "kept"},
+    "list_workflows": {"status": None, "graph": None},
 }
 """Where a statement is asked for something else."""
 

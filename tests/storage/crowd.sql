@@ -88,3 +88,29 @@ cross join generate_series(0, 1) idx;
 insert into counterfoil_mint (tenant, thread_id, checkpoint_ns, name, checkpoint_id, task_id, minted_id, at)
 select pg_temp.tenant(n), 't-' || n, '', 'order', 'c-' || n * 5, 'task', 'm-' || n, n
 from generate_series(1, 8000) n;
+
+update counterfoil_thread
+set graph = 'hiring',
+  graph_version = 1,
+  status = case when state = 'running' then 'running' when seq % 50 = 0 then 'waiting' else 'done' end,
+  due_at = case when state <> 'running' and seq % 50 = 0 then seq end,
+  workflow_id = thread_id
+from (select tenant owner, thread_id thread, row_number() over (order by thread_id) as seq from counterfoil_thread) numbered
+where tenant = owner
+  and thread_id = thread;
+
+insert into counterfoil_workflow (tenant, workflow_id, shape, input_digest, field_digests, input, created_at)
+select tenant, thread_id, '{}', cast(repeat('i', 32) as bytea), 'x', 'x', 1
+from counterfoil_thread;
+
+insert into counterfoil_wait (tenant, thread_id, task_id, name, number, checkpoint_ns, event, state, attempt, created_at)
+select tenant, thread_id, 'task-' || n, 'feedback', 1, '', 'feedback', 'open', n, n
+from counterfoil_thread
+cross join generate_series(1, 3) n;
+
+insert into counterfoil_event (tenant, workflow_id, event_id, name, subject, sequence, content_digest, payload, state,
+  received_at)
+select tenant, thread_id, 'e-' || n, 'feedback', 's-1', n, cast(repeat('c', 32) as bytea), 'x',
+  case when n = 3 then 'kept' else 'superseded' end, n
+from counterfoil_thread
+cross join generate_series(1, 3) n;

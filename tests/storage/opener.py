@@ -15,7 +15,9 @@ from counterfoil.drivers.probes import Point, Probe, no_probe
 from counterfoil.storage import migrator
 from counterfoil.storage.migrator import Migration, migrations
 
-NEXT = Migration(number=3, name="added", sql="create table counterfoil_added (id integer primary key);\n")
+NEXT = Migration(
+    number=len(migrations("sqlite")) + 1, name="added", sql="create table counterfoil_added (id integer primary key);\n"
+)
 ADDED = {
     "sqlite": "CREATE TABLE counterfoil_added (id integer primary key)",
     "postgres": "create table counterfoil_added (id integer not null, PRIMARY KEY (id))",

@@ -24,6 +24,7 @@ from tests.postgres.databases import Database
 STATEMENTS = {name: one.sql for name, one in catalog.load("postgres").items() if name not in rights.OWNERS}
 LOCKING = {name for name, sql in STATEMENTS.items() if re.search(r"\bfor (no key |key )?(update|share)\b", sql)}
 LOOKING = {name for name, sql in STATEMENTS.items() if not {"insert", "update", "delete"} & {*sql.split()}} - LOCKING
+LAST = migrations("postgres")[-1].number
 NEEDED = [(table, right) for table, found in rights.needed("postgres").items() for right in found]
 sent: list[str] = []
 
@@ -226,7 +227,7 @@ def test_a_search_path_that_leads_nowhere_is_named(newcomer: Role) -> None:
 
 @pytest.fixture
 def newer_code(monkeypatch: pytest.MonkeyPatch) -> None:
-    added = Migration(number=3, name="added", sql="alter table counterfoil_case alter reason set default '';")
+    added = Migration(number=LAST + 1, name="added", sql="alter table counterfoil_case alter reason set default '';")
     known = (*migrations("postgres"), added)
     monkeypatch.setattr(migrator, "migrations", lambda _dialect: known)
     case = migrator.expected_schema("postgres")["counterfoil_case"].replace(
@@ -245,13 +246,13 @@ def test_an_upgrade_is_for_the_owner_or_a_member_of_it(role: Role) -> None:
     said = refused(role.url, upgrade=True)
     assert f"belong to {owner}, so the role {role.name} may not change them" in said
     assert f"Run as {owner}: counterfoil db upgrade" in said
-    assert role.database.execute("select max(number) from counterfoil_migration") == [(2,)]
+    assert role.database.execute("select max(number) from counterfoil_migration") == [(LAST,)]
     role.database.execute(f"create role {role.name}_owner; grant {role.name}_owner to {role.name}")
     try:
         for table in role.tables():
             role.database.execute(f"alter table {table} owner to {role.name}_owner")
         Counterfoil.open(role.url, upgrade=True).close()
-        assert role.database.execute("select max(number) from counterfoil_migration") == [(3,)]
+        assert role.database.execute("select max(number) from counterfoil_migration") == [(LAST + 1,)]
     finally:
         role.database.execute(f"reassign owned by {role.name}_owner to {owner}; drop role {role.name}_owner")
 

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from counterfoil.aio.joining import AsyncJoined
+    from counterfoil.aio.workflows import AsyncWorkflows
     from counterfoil.clock import Clock
     from counterfoil.core.durations import Duration
     from counterfoil.delivery import Delivery
@@ -100,6 +101,13 @@ class AsyncCounterfoil:
     def outbox(self) -> AsyncOutbox:
         """Return what waits to be sent, and what people do about it: pauses, dead letters, cancelling."""
         return AsyncOutbox(self.store)
+
+    @property
+    def workflows(self) -> AsyncWorkflows:
+        """Return the workflows: start them, tell them events, and see where they stand."""
+        from counterfoil.aio.workflows import AsyncWorkflows  # noqa: PLC0415 - many programs have none
+
+        return AsyncWorkflows(self.desk)
 
     @property
     def review(self) -> AsyncReviews:

@@ -22,6 +22,10 @@ COMMANDS: Final[Mapping[str, tuple[str, str]]] = {
         "Say why an operation ran, did not run, or waits; or print an error's page.",
     ),
     "outbox": ("counterfoil.cli.outbox", "List what waits to be sent, pause it, requeue or skip dead letters."),
+    "workflows": (
+        "counterfoil.cli.workflows",
+        "List workflows, show one and its steps, deliver an event, cancel or resume one.",
+    ),
     "worker": ("counterfoil.cli.worker", "Send what is due, and settle what nobody knows, until it is told to stop."),
     "receipts": ("counterfoil.cli.receipts", "Show the receipt of an operation."),
     "review": ("counterfoil.cli.review", "List the cases a person must look at, show one, give a verdict."),

@@ -235,3 +235,96 @@ THREAD: Table[ThreadState, ThreadEvent] = (
     Transition(ThreadState.RUNNING, ThreadEvent.RELEASED, ThreadState.IDLE),
     Transition(ThreadState.RUNNING, ThreadEvent.PARKED, ThreadState.PARKED, "waits for an unknown outcome"),
 )
+
+
+# --- workflows -------------------------------------------------------------------------------------------------------
+
+
+class WorkflowStatus(StrEnum):
+    """Where a workflow stands."""
+
+    ACCEPTED = "accepted"
+    RUNNING = "running"
+    WAITING = "waiting"
+    PARKED = "parked"
+    DONE = "done"
+    FAILED = "failed"
+    CANCELLED = "cancelled"
+
+
+class WorkflowEvent(StrEnum):
+    """What can happen to a workflow."""
+
+    CLAIMED = "claimed"
+    PAUSED = "paused"
+    FINISHED = "finished"
+    FAILED = "failed"
+    TRIES_USED_UP = "tries_used_up"
+    RESUMED = "resumed"
+    CANCELLED = "cancelled"
+
+
+_W, _F = WorkflowStatus, WorkflowEvent
+
+WORKFLOW: Table[WorkflowStatus, WorkflowEvent] = (
+    Transition(_W.ACCEPTED, _F.CLAIMED, _W.RUNNING),
+    Transition(_W.ACCEPTED, _F.CANCELLED, _W.CANCELLED),
+    Transition(_W.RUNNING, _F.CLAIMED, _W.RUNNING, "recovery: only once the lease is over, or its process is gone"),
+    Transition(_W.RUNNING, _F.PAUSED, _W.WAITING, "for an event, a time, a person, an outcome, or its next try"),
+    Transition(_W.RUNNING, _F.FINISHED, _W.DONE),
+    Transition(_W.RUNNING, _F.FAILED, _W.FAILED, "an error after which trying again is senseless"),
+    Transition(_W.RUNNING, _F.TRIES_USED_UP, _W.PARKED, "it was entered again and again and got no further"),
+    Transition(_W.RUNNING, _F.CANCELLED, _W.CANCELLED, "its run can store nothing more"),
+    Transition(_W.WAITING, _F.CLAIMED, _W.RUNNING),
+    Transition(_W.WAITING, _F.CANCELLED, _W.CANCELLED),
+    Transition(_W.PARKED, _F.CLAIMED, _W.RUNNING, "by a person's own run alone"),
+    Transition(_W.PARKED, _F.RESUMED, _W.WAITING, "by a person, with a reason"),
+    Transition(_W.PARKED, _F.CANCELLED, _W.CANCELLED),
+    Transition(_W.FAILED, _F.CLAIMED, _W.RUNNING, "by a person's own run alone"),
+    Transition(_W.FAILED, _F.RESUMED, _W.WAITING, "by a person, with a reason"),
+    Transition(_W.FAILED, _F.CANCELLED, _W.CANCELLED),
+)
+
+ENDED = frozenset({_W.DONE, _W.CANCELLED})
+"""Statuses in which a workflow goes on no more, and takes no events."""
+
+
+class WaitState(StrEnum):
+    """What became of a wait."""
+
+    OPEN = "open"
+    ANSWERED = "answered"
+    TIMED_OUT = "timed_out"
+
+
+class WaitEvent(StrEnum):
+    """What can happen to a wait."""
+
+    ANSWERED = "answered"
+    TIMED_OUT = "timed_out"
+
+
+WAIT: Table[WaitState, WaitEvent] = (
+    Transition(WaitState.OPEN, WaitEvent.ANSWERED, WaitState.ANSWERED, "an event came, and belongs to this wait alone"),
+    Transition(WaitState.OPEN, WaitEvent.TIMED_OUT, WaitState.TIMED_OUT, "its time was over; a timer has come due"),
+)
+
+
+class InboxState(StrEnum):
+    """What became of an event."""
+
+    KEPT = "kept"
+    TAKEN = "taken"
+    SUPERSEDED = "superseded"
+    TOO_LATE = "too_late"
+
+
+class InboxEvent(StrEnum):
+    """What can happen to an event that came."""
+
+    TAKEN = "taken"
+
+
+INBOX: Table[InboxState, InboxEvent] = (
+    Transition(InboxState.KEPT, InboxEvent.TAKEN, InboxState.TAKEN, "by one wait, which it answers for good"),
+)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from counterfoil.core.history import Ancestor, is_behind
 from counterfoil.core.leases import is_over
-from counterfoil.core.states import ThreadState
+from counterfoil.core.states import ENDED, ThreadState, WorkflowStatus
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -25,6 +25,8 @@ class ThreadSnapshot:
     principal: str | None
     run_id: str | None
     run_attempt: int | None
+    version: int
+    status: WorkflowStatus | None
     now: int
 
 
@@ -56,7 +58,19 @@ class OtherRequest:
     field: str
 
 
-ThreadDecision = Free | Taken | OtherRequest
+@dataclass(frozen=True, slots=True)
+class Moved:
+    """The workflow went on, or was forgotten, since whoever wants to enter it read its row."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """The workflow has come to its end, and goes on no more."""
+
+    status: WorkflowStatus
+
+
+ThreadDecision = Free | Taken | OtherRequest | Moved | Ended
 
 _KEPT = ("request_id", "workflow_id", "principal")
 
@@ -68,6 +82,7 @@ def decide_thread(
     trusted: dict[str, str | None],
     goes_on: bool,
     served: ServedRun | None = None,
+    expected_version: int | None = None,
 ) -> ThreadDecision:
     """Decide whether a run may claim a thread.
 
@@ -78,7 +93,12 @@ def decide_thread(
         goes_on: Whether the run continues what is there, rather than bringing new input: then its trusted fields may
             not differ, or a re-entered node would perform its operations under other ids.
         served: The run of a server that wants the thread; when that starts another attempt, it holds the last for dead.
+        expected_version: The version at which a worker found the workflow due; it would do what is right for that.
     """
+    if row.status in ENDED:
+        return Ended(row.status)
+    if expected_version not in {None, row.version}:
+        return Moved()
     held = row.state is ThreadState.RUNNING and not is_over(row.lease_until, row.now)
     if held and row.holder != known_dead and not _is_next_attempt(row, served):
         return Taken(row.holder or "", row.lease_until)

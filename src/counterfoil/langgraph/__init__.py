@@ -20,5 +20,21 @@ from counterfoil.langgraph.compile import for_server
 from counterfoil.langgraph.enqueue import aenqueue, enqueue
 from counterfoil.langgraph.mint import amint, mint
 from counterfoil.langgraph.perform import aperform, perform, retry_on
+from counterfoil.langgraph.waits import asleep_for, asleep_until, await_for, sleep_for, sleep_until, wait_for
 
-__all__ = ["aenqueue", "amint", "aperform", "enqueue", "for_server", "mint", "perform", "retry_on"]
+__all__ = [
+    "aenqueue",
+    "amint",
+    "aperform",
+    "asleep_for",
+    "asleep_until",
+    "await_for",
+    "enqueue",
+    "for_server",
+    "mint",
+    "perform",
+    "retry_on",
+    "sleep_for",
+    "sleep_until",
+    "wait_for",
+]

@@ -10,21 +10,26 @@ from typing import TYPE_CHECKING, Any
 from langgraph.types import Command
 
 from counterfoil.core.durations import utc_text
-from counterfoil.core.workflows import OtherRequest, Taken
+from counterfoil.core.workflows import Ended, Moved, OtherRequest, Taken
 from counterfoil.errors import (
     CommitUnknown,
     CounterfoilError,
+    OperationError,
     ReservedConfig,
     StoreError,
     ThreadBusy,
     TrustedFieldMismatch,
+    VersionConflict,
+    WorkflowEnded,
+    WorkflowParked,
 )
+from counterfoil.langgraph import endings
 from counterfoil.langgraph.context import CONF, KEY, Context, Run, conf_of, thread_of, unclaimed
 from counterfoil.langgraph.serving import served_run
-from counterfoil.langgraph.writing import awrite, write
 from counterfoil.model import Trusted
-from counterfoil.storage.scripts import threads
-from counterfoil.storage.scripts.threads import Claimed, ThreadClaim, ThreadKey, ThreadRequest
+from counterfoil.storage.scripts import threads, workflows
+from counterfoil.storage.scripts.threads import Claimed, Poisoned, ThreadClaim, ThreadKey, ThreadRequest
+from counterfoil.writing import awrite, write
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator
@@ -80,6 +85,7 @@ class Wish:
             },
             goes_on=run_input is None or isinstance(run_input, Command),
             served=served_run(config),
+            entry=context.entry,
         )
         return cls(desk, context, request)
 
@@ -118,8 +124,11 @@ class Wish:
         key = self.request.key
         match answer:
             case Claimed(attempt=attempt, was_parked_on=parked):
-                context = Context(self.desk, self._kept(answer), of_saver=self.context.of_saver)
-                return Run(context, key, attempt, self.request.holder, branched_at=answer.branched_at), parked
+                context = Context(
+                    self.desk, self._kept(answer), of_saver=self.context.of_saver, entry=self.request.entry
+                )
+                marks = {"branched_at": answer.branched_at, "is_workflow": answer.is_workflow}
+                return Run(context, key, attempt, self.request.holder, **marks), parked  # type: ignore[arg-type]
             case Taken(holder, until):
                 raise ThreadBusy(
                     f"Thread {key.thread_id} is being run by {holder}. Nothing ran here. Try again when that run has"
@@ -136,6 +145,35 @@ class Wish:
                     f" operations again under other ids. Leave {field} out to go on as before, or bring new input.",
                     field=field,
                 )
+            case _:
+                raise _not_entered(key, answer)
+
+
+def _not_entered(key: ThreadKey, answer: Moved | Ended | Poisoned) -> OperationError:
+    """Return why a workflow was not entered."""
+    facts: dict[str, Any] = {"tenant": key.tenant, "operation_id": "", "workflow_id": key.thread_id}
+    told = f"Workflow {key.thread_id} of tenant {key.tenant}"
+    match answer:
+        case Moved():
+            return VersionConflict(
+                f"{told} went on since it was found due: another worker entered it. Nothing ran here.",
+                thread_id=key.thread_id,
+                **facts,
+            )
+        case Ended(status):
+            return WorkflowEnded(
+                f"{told} is {status}, and goes on no more. No node ran. Start another one under an id of its own with"
+                " cf.workflows.start(...).",
+                status=str(status),
+                **facts,
+            )
+        case Poisoned(tries):
+            return WorkflowParked(
+                f"{told} is parked: its process died {tries} times in a row at the same place. Find out why, then let"
+                f" it go on with: counterfoil workflows resume {key.thread_id} --reason '...'",
+                tries=tries,
+                **facts,
+            )
 
 
 def claim_now(
@@ -218,6 +256,9 @@ def owning(run: Run, control: RunControl) -> Iterator[None]:
     try:
         yield
         failed = False
+    except BaseException as error:
+        run.ending = endings.of_error(run, error)
+        raise
     finally:
         beat.stop()
         _end(run)
@@ -236,6 +277,9 @@ async def aowning(run: Run, control: RunControl) -> AsyncIterator[None]:
     try:
         yield
         failed = False
+    except BaseException as error:
+        run.ending = endings.of_error(run, error)
+        raise
     finally:
         beat.stop()
         _end(run)
@@ -252,7 +296,10 @@ def _end(run: Run) -> None:
 
 
 def _leave(run: Run) -> Any:
-    return threads.leave(run.key, attempt=run.attempt, parked_on=run.parked[-1] if run.parked else None)
+    parked_on = run.parked[-1] if run.parked else None
+    if run.is_workflow:
+        return workflows.leave(run.key, attempt=run.attempt, parked_on=parked_on, ending=run.ending)
+    return threads.leave(run.key, attempt=run.attempt, parked_on=parked_on)
 
 
 def _beat(run: Run, control: RunControl) -> Beat:

@@ -17,6 +17,7 @@ from langgraph.types import StateSnapshot
 from langgraph.utils.config import ensure_config  # type: ignore[attr-defined]
 
 from counterfoil.errors import InvalidArguments
+from counterfoil.langgraph import endings
 from counterfoil.langgraph.beginnings import beginning, may_begin_branch, refuse_nothing
 from counterfoil.langgraph.claims import aclaim_now, aowning, claim_now, owning, with_run
 from counterfoil.langgraph.context import CONF, KEY, Context, Run, carried, conf_of, refuse_exit, storable, unclaimed
@@ -202,7 +203,7 @@ class ManagedRuns:
         run, parked = claim_now(self.desk, whole, input, self._context(whole))
         config = with_run(config, run)
         with owning(run, options["control"]):
-            if is_answer_to(input, parked):
+            if is_answer_to(input, run, parked):
                 refuse_answer(run, input, parked, self.get_state(config))
             if may_begin_branch(run, input, config):
                 config = beginning(run, config, self.get_state(config))
@@ -211,6 +212,8 @@ class ManagedRuns:
             except EmptyInputError:
                 refuse_nothing(run, input, config, self.get_state(config))
                 raise
+            if run.is_workflow:
+                run.ending = endings.of_state(run, self.get_state(newest(config)), options["control"])
 
     async def astream(self, input: Any, config: RunnableConfig | None = None, **options: Any) -> AsyncIterator[Any]:  # noqa: A002 - the interface's name
         """Claim the thread, then stream the graph's steps; the claim ends with the stream."""
@@ -223,7 +226,7 @@ class ManagedRuns:
         run, parked = await aclaim_now(self.desk, whole, input, self._context(whole))
         config = with_run(config, run)
         async with aowning(run, options["control"]):
-            if is_answer_to(input, parked):
+            if is_answer_to(input, run, parked):
                 refuse_answer(run, input, parked, await self.aget_state(config))
             if may_begin_branch(run, input, config):
                 config = beginning(run, config, await self.aget_state(config))
@@ -233,6 +236,8 @@ class ManagedRuns:
             except EmptyInputError:
                 refuse_nothing(run, input, config, await self.aget_state(config))
                 raise
+            if run.is_workflow:
+                run.ending = endings.of_state(run, await self.aget_state(newest(config)), options["control"])
 
     def bulk_update_state(self, config: RunnableConfig, supersteps: Any) -> RunnableConfig:
         """Claim the thread, then change its state."""
@@ -294,6 +299,14 @@ class ManagedRuns:
         Only to be looked at: handed on, it would be merged once more, and every callback of the graph called twice.
         """
         return ensure_config(self.config, config)
+
+
+def newest(config: RunnableConfig) -> RunnableConfig:
+    """Return a configuration that addresses the thread's newest checkpoint."""
+    conf = {name: value for name, value in conf_of(config).items() if name != "checkpoint_id"}
+    whole: Any = {**config, CONF: conf}
+    addressed: RunnableConfig = whole
+    return addressed
 
 
 def carrying(snapshot: StateSnapshot, context: dict[str, Context]) -> StateSnapshot:

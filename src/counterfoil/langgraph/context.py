@@ -18,7 +18,8 @@ from counterfoil.core.templates import validate_id
 from counterfoil.desk import Desk
 from counterfoil.errors import ExitDurability, InvalidId, NoActiveCounterfoil, ReservedConfig
 from counterfoil.model import Origin, Trusted
-from counterfoil.storage.scripts.threads import Step, ThreadKey
+from counterfoil.storage.scripts.threads import Entry, Step, ThreadKey
+from counterfoil.storage.scripts.workflows import Ending, Paused
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -35,12 +36,13 @@ class Context:
     Like `Run` no dataclass, so that whoever writes configurations out (LangGraph's server does) finds nothing in it.
     """
 
-    __slots__ = ("desk", "of_saver", "trusted")
+    __slots__ = ("desk", "entry", "of_saver", "trusted")
 
-    def __init__(self, desk: Desk, trusted: Trusted, *, of_saver: bool = False) -> None:
+    def __init__(self, desk: Desk, trusted: Trusted, *, of_saver: bool = False, entry: Entry | None = None) -> None:
         self.desk = desk
         self.trusted = trusted
         self.of_saver = of_saver
+        self.entry = entry
 
     @property
     def attempt(self) -> int | None:
@@ -51,10 +53,19 @@ class Context:
 class Run:
     """A context that owns its thread, for as long as one run lasts."""
 
-    __slots__ = ("attempt", "branched_at", "context", "ended", "holder", "key", "parked")
+    __slots__ = (
+        "attempt", "branched_at", "context", "ended", "ending", "holder", "is_workflow", "key", "parked", "wake_in"
+    )  # fmt: skip
 
     def __init__(
-        self, context: Context, key: ThreadKey, attempt: int, holder: str = "", *, branched_at: str | None = None
+        self,
+        context: Context,
+        key: ThreadKey,
+        attempt: int,
+        holder: str = "",
+        *,
+        branched_at: str | None = None,
+        is_workflow: bool = False,
     ) -> None:
         self.context = context
         self.key = key
@@ -63,6 +74,9 @@ class Run:
         self.branched_at = branched_at
         self.parked: list[str] = []
         self.ended = False
+        self.is_workflow = is_workflow
+        self.ending: Ending = Paused(None, due_in=0)
+        self.wake_in: int | None = None
 
     @property
     def desk(self) -> Desk:

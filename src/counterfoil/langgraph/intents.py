@@ -7,6 +7,7 @@ attempts that failed, interrupts and cancelled siblings leave none.
 from __future__ import annotations
 
 import warnings
+from collections import Counter
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
@@ -146,7 +147,7 @@ def counting(writes: Sequence[tuple[str, Any]]) -> Intents | None:
 class Collector:
     """What one attempt of one task has asked for so far; threads that it starts may add to it."""
 
-    __slots__ = ("asked", "config", "ended", "lost", "node", "outer")
+    __slots__ = ("asked", "config", "ended", "lost", "node", "outer", "waits")
 
     def __init__(self, config: RunnableConfig, node: str, lost: str | None, outer: Collector | None) -> None:
         self.config = config
@@ -154,6 +155,7 @@ class Collector:
         self.lost = lost
         self.outer = outer
         self.asked: dict[str, Enqueuing] = {}
+        self.waits: Counter[str] = Counter()
         self.ended = False
 
     def belongs_to(self, config: Mapping[str, Any]) -> bool:
@@ -174,6 +176,11 @@ class Collector:
         if self.ended:  # asked last, since the node may end meanwhile
             raise self.is_over(call.job.effect.name)
         return first is call
+
+    def next_wait(self, name: str) -> int:
+        """Return which wait of this name the next one is in this task."""
+        self.waits[name] += 1
+        return self.waits[name]
 
     def is_over(self, effect: str) -> NoActiveCounterfoil:
         """Say that the task has ended."""

@@ -12,10 +12,10 @@ from counterfoil.core.workflows import NeedsBranch
 from counterfoil.errors import BranchRequired, InvalidId, NoActiveCounterfoil
 from counterfoil.ids import random_id
 from counterfoil.langgraph.context import Here, locate
-from counterfoil.langgraph.writing import awrite, write
 from counterfoil.runners import Waiting
 from counterfoil.storage.scripts import threads
 from counterfoil.storage.scripts.threads import NotStored, ThreadKey
+from counterfoil.writing import awrite, write
 
 if TYPE_CHECKING:
     from counterfoil.storage.script import Maker

@@ -15,6 +15,11 @@ if TYPE_CHECKING:
 
 MARK = "counterfoil"
 OUTCOME_UNKNOWN = "outcome-unknown"
+WAIT = "wait"
+
+
+ASK_AGAIN_MS = 10_000
+"""When a workflow is entered again whose operation may be sent again under its key."""
 
 
 def park(here: Here, error: OutcomeUnknown) -> NoReturn:
@@ -26,6 +31,8 @@ def park(here: Here, error: OutcomeUnknown) -> NoReturn:
     if here.run is None:
         raise error
     here.run.parked.append(error.operation_id)
+    if error.retry is Retry.SAFE:
+        here.run.wake_in = ASK_AGAIN_MS
     raise GraphInterrupt((Interrupt(value=_told(error), id=_interrupt_id(error)),)) from error
 
 
@@ -50,9 +57,10 @@ def _interrupt_id(error: OutcomeUnknown) -> str:
     return hashlib.sha256(f"{error.tenant}\0{error.operation_id}".encode()).hexdigest()[:32]
 
 
-def is_answer_to(run_input: Any, parked: str | None) -> TypeGuard[Command[Any]]:
-    """Say whether a run brings a resume value to a thread that is parked on an unknown outcome."""
-    return parked is not None and isinstance(run_input, Command) and run_input.resume is not None
+def is_answer_to(run_input: Any, run: Run, parked: str | None) -> TypeGuard[Command[Any]]:
+    """Say whether a run brings a resume value to a thread that may wait for something that no such value settles."""
+    may = parked is not None or run.is_workflow
+    return may and isinstance(run_input, Command) and run_input.resume is not None
 
 
 def refuse_answer(run: Run, answer: Command[Any], parked: str | None, state: StateSnapshot) -> None:
@@ -67,7 +75,14 @@ def refuse_answer(run: Run, answer: Command[Any], parked: str | None, state: Sta
     named = set(answer.resume) if isinstance(answer.resume, dict) else set()
     if len(ours) < len(state.interrupts) and not named & ours:
         return
-    run.parked.append(parked or "")
+    if parked is None:
+        raise ThreadParked(
+            f"Workflow {run.key.thread_id} waits for an event or a time, and a resume value is neither. Nothing ran."
+            " Deliver the event: cf.workflows.deliver(name, workflow_id=..., event_id=..., payload=...).",
+            tenant=run.key.tenant,
+            operation_id="",
+        )
+    run.parked.append(parked)
     raise ThreadParked(
         f"This thread waits for the outcome of operation {parked}, which is unknown. A resume value cannot settle that."
         " Settle it (counterfoil review list) and run the thread again with None as input.",
@@ -77,5 +92,5 @@ def refuse_answer(run: Run, answer: Command[Any], parked: str | None, state: Sta
 
 
 def is_ours(found: Interrupt) -> bool:
-    """Say whether an interrupt waits for an unknown outcome."""
-    return isinstance(found.value, dict) and found.value.get(MARK) == OUTCOME_UNKNOWN
+    """Say whether an interrupt waits for an unknown outcome, an event or a time."""
+    return isinstance(found.value, dict) and found.value.get(MARK) in {OUTCOME_UNKNOWN, WAIT}

@@ -43,11 +43,11 @@ from counterfoil.langgraph.serde import ERROR_CHANNEL, StateSerializer
 from counterfoil.langgraph.serving import checked_trust, trusted_from
 from counterfoil.langgraph.upkeep import Upkeep
 from counterfoil.langgraph.versions import pack, unpack
-from counterfoil.langgraph.writing import awrite, write
 from counterfoil.runners import Waiting
 from counterfoil.storage.scripts import checkpoints, handing
 from counterfoil.storage.scripts.checkpoints import Encoded, NotOwner, Place, Stored
 from counterfoil.storage.scripts.threads import NotStored, ThreadKey
+from counterfoil.writing import awrite, write
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence

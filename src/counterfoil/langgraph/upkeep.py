@@ -12,11 +12,11 @@ from counterfoil.core.templates import validate_id
 from counterfoil.core.workflows import Taken
 from counterfoil.errors import InvalidArguments, ThreadBusy, ThreadExists
 from counterfoil.langgraph.context import storable
-from counterfoil.langgraph.writing import awrite, write
 from counterfoil.storage.scripts import checkpoints, history
 from counterfoil.storage.scripts.checkpoints import Deleted
 from counterfoil.storage.scripts.history import Copied, OtherHistory
 from counterfoil.storage.scripts.threads import ThreadKey
+from counterfoil.writing import awrite, write
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence

@@ -1,4 +1,4 @@
-"""A dispatcher and a reconciler side by side: what one process does until it is told to stop."""
+"""A dispatcher, a reconciler and what enters workflows side by side: what one process does until it is told to stop."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from counterfoil.ledger import DEFAULT_BATCH
 from counterfoil.runtime.dispatcher import Dispatcher
 from counterfoil.runtime.reconciler import Reconciler
+from counterfoil.runtime.workflows import WorkflowRunner
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -34,24 +35,35 @@ class Worker:
     concurrency: int | None = None
     dispatcher: Dispatcher = field(init=False)
     reconciler: Reconciler = field(init=False)
+    workflows: WorkflowRunner = field(init=False)
 
     def __post_init__(self) -> None:
         """Make the two."""
         self.dispatcher = Dispatcher(self.desk, self.effects, self.batch, self.concurrency)
         self.reconciler = Reconciler(self.desk, self.effects)
+        self.workflows = WorkflowRunner(self.desk)
 
     async def run(self) -> None:
         """Work until `stop` is called, then finish what is under way."""
         async with asyncio.TaskGroup() as group:
             group.create_task(self.reconciler.run())
             group.create_task(self.dispatcher.run())
+            if self.desk.graphs:
+                group.create_task(self.workflows.run())
 
     async def drain(self) -> None:
         """Settle what can be and send what is due, until nothing is."""
-        await self.reconciler.settle()
-        await self.dispatcher.drain()
+        while True:
+            await self.reconciler.settle()
+            await self.dispatcher.drain()
+            entered = self.workflows.counts.entered
+            if self.desk.graphs:
+                await self.workflows.drain()
+            if self.workflows.counts.entered == entered:  # what a workflow enqueued is sent, too
+                return
 
     def stop(self) -> None:
         """Claim nothing more; safe to call from a signal handler of the loop."""
         self.dispatcher.stop()
+        self.workflows.stop()
         self.reconciler.stop()

@@ -5,12 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from counterfoil.core.entries import Entries, is_poison
 from counterfoil.core.history import Ancestor
 from counterfoil.core.machine import advance
-from counterfoil.core.states import THREAD, ThreadEvent, ThreadState
+from counterfoil.core.states import THREAD, WORKFLOW, ThreadEvent, ThreadState, WorkflowEvent, WorkflowStatus
 from counterfoil.core.workflows import (
+    Ended,
     Free,
     Minted,
+    Moved,
     NeedsBranch,
     NewId,
     OtherRequest,
@@ -30,6 +33,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
 _RUNNING = advance(THREAD, ThreadState.IDLE, ThreadEvent.CLAIMED)
+DIED = "ProcessDied"
+"""What a workflow failed of whose process died; in the place of the class of an error."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,6 +51,14 @@ class ThreadKey:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Entry:
+    """A worker's wish to enter a workflow that it found due at a version, and how often without getting any further."""
+
+    version: int
+    most_tries: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ThreadRequest:
     """What a run needs in order to claim a thread; milliseconds."""
 
@@ -56,6 +69,7 @@ class ThreadRequest:
     goes_on: bool
     known_dead: str | None = None
     served: ServedRun | None = None
+    entry: Entry | None = None
 
     @property
     def columns(self) -> dict[str, Any]:
@@ -82,32 +96,41 @@ class Claimed:
     branch: str | None = None
     branched_at: str | None = None
     plain_thread_id: str | None = None
+    is_workflow: bool = False
 
 
-ThreadClaim = Claimed | Taken | OtherRequest
+@dataclass(frozen=True, slots=True)
+class Poisoned:
+    """The workflow's process died again and again at the same place; it is left to a person now."""
+
+    tries: int
+
+
+ThreadClaim = Claimed | Taken | OtherRequest | Moved | Ended | Poisoned
 
 
 def claim(request: ThreadRequest) -> Script[ThreadClaim]:
     """Claim a thread before its first node, or say who owns it."""
-    new = yield from lone_row(
-        "insert_claimed_thread",
-        **request.key.params,
-        state=_RUNNING,
-        **request.columns,
-        **request.trusted,
-    )
-    if new is not None:
-        return _claimed(new, parked_on=None)
+    if request.entry is None:
+        new = yield from lone_row(
+            "insert_claimed_thread",
+            **request.key.params,
+            state=_RUNNING,
+            **request.columns,
+            **request.trusted,
+        )
+        if new is not None:
+            return _claimed(new, parked_on=None)
     row = yield from one_row("lock_thread", **request.key.params)  # waits for what its owner is just writing
     if row is None:
-        raise LookupError(f"thread {request.key.thread_id} vanished inside one transaction")
+        return Moved()
     if row["holder"] == request.holder:  # of its own claim, whose COMMIT was on its way still when it was looked up
         return _claimed(row, parked_on=row["parked_on"])
     decision = _decided(request, row)
     match decision:
         case Free():
             return (yield from _take(request, row))
-        case Taken() | OtherRequest():
+        case _:
             return decision
 
 
@@ -141,10 +164,19 @@ def _decided(request: ThreadRequest, row: Row) -> ThreadDecision:
         trusted=request.trusted,
         goes_on=request.goes_on,
         served=request.served,
+        expected_version=None if request.entry is None else request.entry.version,
     )
 
 
-def _take(request: ThreadRequest, row: Row) -> Script[Claimed]:
+def _take(request: ThreadRequest, row: Row) -> Script[Claimed | Poisoned]:
+    status = _status(row)
+    entries = Entries(tries=row["tries"], mark=row["mark"])
+    if status is not None:
+        newest = yield from newest_seq(request.key)
+        died = request.entry if status is WorkflowStatus.RUNNING else None
+        if died is not None and is_poison(entries, newest, most=died.most_tries):
+            return (yield from _leave_to_person(request.key, row))
+        entries, status = entries.entered(newest), advance(WORKFLOW, status, WorkflowEvent.CLAIMED)
     kept = row if request.goes_on else {}
     trusted = {name: value if value is not None else kept.get(name) for name, value in request.trusted.items()}
     taken = yield from held_row(
@@ -153,20 +185,59 @@ def _take(request: ThreadRequest, row: Row) -> Script[Claimed]:
         state=advance(THREAD, ThreadState(row["state"]), ThreadEvent.CLAIMED),
         **request.columns,
         version=row["version"],
+        status=status,
+        tries=entries.tries,
+        mark=entries.mark,
         **trusted,
     )
     return _claimed(taken, parked_on=row["parked_on"])
 
 
+def _leave_to_person(key: ThreadKey, row: Row) -> Script[Poisoned]:
+    tries = row["tries"]
+    yield from held_row(
+        "park_workflow_if_unmoved",
+        **key.params,
+        version=row["version"],
+        state=advance(THREAD, ThreadState.RUNNING, ThreadEvent.RELEASED),
+        status=advance(WORKFLOW, WorkflowStatus.RUNNING, WorkflowEvent.TRIES_USED_UP),
+        error_class=DIED,
+        error_text=f"Its process died {tries} times in a row without getting past the same checkpoint.",
+    )
+    return Poisoned(tries)
+
+
+def newest_seq(key: ThreadKey) -> Script[int]:
+    """Return where the newest checkpoint of a thread's root graph stands in the order of commits; 0 if it has none."""
+    row = yield from one_row("get_newest_seq", **key.params)
+    return 0 if row is None else int(row["seq"])
+
+
+def _status(row: Row) -> WorkflowStatus | None:
+    return None if row["status"] is None else WorkflowStatus(row["status"])
+
+
 def _claimed(row: Row, *, parked_on: str | None) -> Claimed:
     trusted = {name: row[name] for name in ("request_id", "workflow_id", "principal")}
     marks = {name: row[name] for name in ("branch", "branched_at", "plain_thread_id")}
-    return Claimed(attempt=row["attempt"], was_parked_on=parked_on, trusted=trusted, **marks)
+    is_workflow = row["status"] is not None
+    return Claimed(attempt=row["attempt"], was_parked_on=parked_on, trusted=trusted, is_workflow=is_workflow, **marks)
 
 
 def _snapshot(row: Row) -> ThreadSnapshot:
-    names = ("holder", "lease_until", "request_id", "workflow_id", "principal", "run_id", "run_attempt", "now")
-    return ThreadSnapshot(state=ThreadState(row["state"]), **{name: row[name] for name in names})
+    names = (
+        "holder",
+        "lease_until",
+        "request_id",
+        "workflow_id",
+        "principal",
+        "run_id",
+        "run_attempt",
+        "version",
+        "now",
+    )
+    known = {name: row[name] for name in names}
+    return ThreadSnapshot(state=ThreadState(row["state"]), status=_status(row), **known)
 
 
 def renew(key: ThreadKey, *, attempt: int, lease: int) -> Script[bool]:
@@ -239,7 +310,7 @@ class NotStored:
 
 def mint(key: ThreadKey, *, name: str, step: Step, make: Callable[[], str]) -> Script[str | NeedsBranch | NotStored]:
     """Mint an id for this step, or return the one that it minted before it was interrupted."""
-    yield from _alone(key)  # a run that lost its thread may mint beside the one that has it
+    yield from alone(key)  # a run that lost its thread may mint beside the one that has it
     here = yield from one_row(
         "get_checkpoint_seq", **key.params, checkpoint_ns=step.checkpoint_ns, checkpoint_id=step.checkpoint_id
     )
@@ -265,7 +336,7 @@ def mint(key: ThreadKey, *, name: str, step: Step, make: Callable[[], str]) -> S
             return (yield from _minted(key, name, step, make()))
 
 
-def _alone(key: ThreadKey) -> Script[None]:
+def alone(key: ThreadKey) -> Script[None]:
     """Keep others from a thread until this transaction ends, be it managed or not."""
     if (yield from one_row("lock_thread", **key.params)) is None:
         yield from lone_row("lock_unmanaged_thread", **key.params)

@@ -18,6 +18,12 @@ CREATE INDEX counterfoil_checkpoint_newest ON counterfoil_checkpoint USING btree
 
 CREATE INDEX counterfoil_checkpoint_run ON counterfoil_checkpoint USING btree (tenant, run_id) WHERE (run_id IS NOT NULL);
 
+create table counterfoil_event (seq bigint generated always as identity not null, tenant text collate "C" not null, workflow_id text collate "C" not null, event_id text collate "C" not null, name text collate "C" not null, subject text collate "C", sequence bigint, content_digest bytea not null, payload bytea, state text collate "C" not null, received_at bigint not null, taken_at bigint, CHECK ((length(content_digest) = 32)), CHECK ((state = ANY (ARRAY['kept'::text, 'taken'::text, 'superseded'::text, 'too_late'::text]))), PRIMARY KEY (tenant, seq), UNIQUE (tenant, workflow_id, event_id));
+
+CREATE INDEX counterfoil_event_kept ON counterfoil_event USING btree (tenant, workflow_id, name, seq) WHERE (state = 'kept'::text);
+
+CREATE INDEX counterfoil_event_subject ON counterfoil_event USING btree (tenant, workflow_id, subject, sequence) WHERE (sequence IS NOT NULL);
+
 create table counterfoil_evidence (seq bigint generated always as identity not null, tenant text collate "C" not null, operation_id text collate "C" not null, attempt bigint not null, kind text collate "C" not null, answer text collate "C" not null, body bytea, given_by text collate "C" not null, at bigint not null, CHECK ((kind = ANY (ARRAY['reply'::text, 'late_reply'::text, 'lookup'::text, 'verdict'::text]))), PRIMARY KEY (tenant, operation_id, seq));
 
 create table counterfoil_migration (number bigint not null, name text collate "C" not null, digest text collate "C" not null, applied_at bigint not null, PRIMARY KEY (number));
@@ -52,8 +58,18 @@ CREATE INDEX counterfoil_operation_workflow ON counterfoil_operation USING btree
 
 create table counterfoil_pause (tenant text collate "C" not null, effect text collate "C" not null, stream text collate "C" not null, paused_by text collate "C" not null, reason text collate "C" not null, at bigint not null, PRIMARY KEY (tenant, effect, stream));
 
-create table counterfoil_thread (tenant text collate "C" not null, thread_id text collate "C" not null, state text collate "C" not null, attempt bigint not null default 0, version bigint not null default 0, holder text collate "C", lease_until bigint not null default 0, parked_on text collate "C", request_id text collate "C", workflow_id text collate "C", principal text collate "C", branch text collate "C", branched_from text collate "C", branched_at text collate "C", plain_thread_id text collate "C", run_id text collate "C", run_attempt bigint, created_at bigint not null, updated_at bigint not null, CHECK (((state = 'running'::text) = (holder IS NOT NULL))), CHECK ((state = ANY (ARRAY['idle'::text, 'running'::text, 'parked'::text]))), CHECK ((thread_id <> ''::text)), PRIMARY KEY (tenant, thread_id));
+create table counterfoil_thread (tenant text collate "C" not null, thread_id text collate "C" not null, state text collate "C" not null, attempt bigint not null default 0, version bigint not null default 0, holder text collate "C", lease_until bigint not null default 0, parked_on text collate "C", request_id text collate "C", workflow_id text collate "C", principal text collate "C", branch text collate "C", branched_from text collate "C", branched_at text collate "C", plain_thread_id text collate "C", run_id text collate "C", run_attempt bigint, created_at bigint not null, updated_at bigint not null, graph text collate "C", graph_version bigint, status text collate "C", due_at bigint, tries bigint not null default 0, mark bigint not null default 0, waits_for text collate "C", error_class text collate "C", error_text text collate "C", CHECK (((state = 'running'::text) = (holder IS NOT NULL))), CHECK ((state = ANY (ARRAY['idle'::text, 'running'::text, 'parked'::text]))), CHECK ((status = ANY (ARRAY['accepted'::text, 'running'::text, 'waiting'::text, 'parked'::text, 'done'::text, 'failed'::text, 'cancelled'::text]))), CHECK ((thread_id <> ''::text)), PRIMARY KEY (tenant, thread_id));
+
+CREATE INDEX counterfoil_thread_due ON counterfoil_thread USING btree (graph, graph_version, due_at) WHERE (due_at IS NOT NULL);
+
+CREATE INDEX counterfoil_thread_parked ON counterfoil_thread USING btree (graph, graph_version) WHERE (parked_on IS NOT NULL);
 
 CREATE INDEX counterfoil_thread_run ON counterfoil_thread USING btree (tenant, run_id) WHERE (run_id IS NOT NULL);
+
+CREATE INDEX counterfoil_thread_running ON counterfoil_thread USING btree (graph, graph_version, lease_until) WHERE (status = 'running'::text);
+
+create table counterfoil_wait (tenant text collate "C" not null, thread_id text collate "C" not null, task_id text collate "C" not null, name text collate "C" not null, number bigint not null, checkpoint_ns text collate "C" not null, node text collate "C", event text collate "C", subject text collate "C", state text collate "C" not null, attempt bigint not null, due_at bigint, event_seq bigint, created_at bigint not null, ended_at bigint, CHECK (((state = 'answered'::text) = (event_seq IS NOT NULL))), CHECK (((state = 'open'::text) = (ended_at IS NULL))), CHECK ((state = ANY (ARRAY['open'::text, 'answered'::text, 'timed_out'::text]))), PRIMARY KEY (tenant, thread_id, task_id, name, number));
+
+create table counterfoil_workflow (seq bigint generated always as identity not null, tenant text collate "C" not null, workflow_id text collate "C" not null, shape text collate "C" not null, input_digest bytea not null, field_digests bytea not null, input bytea, created_at bigint not null, CHECK ((length(input_digest) = 32)), CHECK ((tenant <> ''::text)), PRIMARY KEY (tenant, seq), UNIQUE (tenant, workflow_id));
 
 create table counterfoil_write (tenant text collate "C" not null, thread_id text collate "C" not null, checkpoint_ns text collate "C" not null, checkpoint_id text collate "C" not null, task_id text collate "C" not null, idx bigint not null, channel text collate "C" not null, type text collate "C" not null, value bytea not null, task_path text collate "C" not null, attempt bigint not null, PRIMARY KEY (tenant, thread_id, checkpoint_ns, checkpoint_id, task_id, idx));

@@ -76,6 +76,28 @@ CREATE INDEX counterfoil_checkpoint_newest on counterfoil_checkpoint (tenant, th
 CREATE INDEX counterfoil_checkpoint_run on counterfoil_checkpoint (tenant, run_id)
   where run_id is not null;
 
+CREATE TABLE counterfoil_event (
+  seq integer primary key,
+  tenant text not null,
+  workflow_id text not null,
+  event_id text not null,
+  name text not null,
+  subject text,
+  sequence integer,
+  content_digest blob not null check (length(content_digest) = 32),
+  payload blob,
+  state text not null check (state = 'kept' or state = 'taken' or state = 'superseded' or state = 'too_late'),
+  received_at integer not null,
+  taken_at integer,
+  unique (tenant, workflow_id, event_id)
+) strict;
+
+CREATE INDEX counterfoil_event_kept on counterfoil_event (tenant, workflow_id, name, seq)
+  where state = 'kept';
+
+CREATE INDEX counterfoil_event_subject on counterfoil_event (tenant, workflow_id, subject, sequence)
+  where sequence is not null;
+
 CREATE TABLE counterfoil_evidence (
   seq integer primary key,
   tenant text not null,
@@ -227,13 +249,58 @@ CREATE TABLE counterfoil_thread (
   run_id text,
   run_attempt integer,
   created_at integer not null,
-  updated_at integer not null,
+  updated_at integer not null, graph text, graph_version integer, status text check (status = 'accepted' or status = 'running'
+  or status = 'waiting' or status = 'parked' or status = 'done' or status = 'failed' or status = 'cancelled'), due_at integer, tries integer not null default 0, mark integer not null default 0, waits_for text, error_class text, error_text text,
   primary key (tenant, thread_id),
   check ((state = 'running') = (holder is not null))
 ) strict, without rowid;
 
+CREATE INDEX counterfoil_thread_due on counterfoil_thread (graph, graph_version, due_at)
+  where due_at is not null;
+
+CREATE INDEX counterfoil_thread_parked on counterfoil_thread (graph, graph_version)
+  where parked_on is not null;
+
 CREATE INDEX counterfoil_thread_run on counterfoil_thread (tenant, run_id)
   where run_id is not null;
+
+CREATE INDEX counterfoil_thread_running on counterfoil_thread (graph, graph_version, lease_until)
+  where status = 'running';
+
+CREATE TABLE counterfoil_wait (
+  tenant text not null,
+  thread_id text not null,
+  task_id text not null,
+  name text not null,
+  number integer not null,
+  checkpoint_ns text not null,
+  node text,
+  event text,
+  subject text,
+  state text not null check (state = 'open' or state = 'answered' or state = 'timed_out'),
+  attempt integer not null,
+  due_at integer,
+  event_seq integer,
+  created_at integer not null,
+  ended_at integer,
+  primary key (tenant, thread_id, task_id, name, number),
+  check ((state = 'open') = (ended_at is null)),
+  check ((state = 'answered') = (event_seq is not null))
+) strict, without rowid;
+
+CREATE TABLE counterfoil_workflow (
+  seq integer primary key,
+  tenant text not null check (tenant <> ''),
+  workflow_id text not null,
+  shape text not null,
+  input_digest blob not null check (length(input_digest) = 32),
+  field_digests blob not null,
+  input blob,
+  created_at integer not null,
+  unique (tenant, workflow_id)
+) strict;
+
+CREATE INDEX counterfoil_workflow_newest on counterfoil_workflow (tenant, seq);
 
 CREATE TABLE counterfoil_write (
   tenant text not null,

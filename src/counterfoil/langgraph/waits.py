@@ -1,0 +1,255 @@
+"""Wait inside a node: for an event, or until a time. A run that waits holds no process, thread, connection or claim."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import time
+from typing import TYPE_CHECKING, Any, NoReturn
+
+from langgraph.config import get_config
+from langgraph.errors import GraphInterrupt
+from langgraph.types import Interrupt
+
+from counterfoil import codec
+from counterfoil.active import refuse_nested, refuse_on_loop
+from counterfoil.core.arguments import CALLED
+from counterfoil.core.durations import milliseconds, utc_text
+from counterfoil.errors import IntentWouldBeLost, InvalidArguments, NoActiveCounterfoil, NotInWorkflow, VersionConflict
+from counterfoil.langgraph.context import Here, locate
+from counterfoil.langgraph.intents import CURRENT, Collector
+from counterfoil.langgraph.parking import MARK, WAIT
+from counterfoil.records import Event
+from counterfoil.runners import Waiting
+from counterfoil.storage.scripts import waits
+from counterfoil.storage.scripts.checkpoints import NotOwner
+from counterfoil.storage.scripts.threads import NotStored, ThreadKey
+from counterfoil.storage.scripts.waits import Came, NoInbox, Open, Question, TimedOut
+from counterfoil.writing import awrite, write
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from datetime import datetime
+
+    from counterfoil.core.durations import Duration
+
+STORED_WITHIN_MS = 5_000
+"""How long a wait waits for the checkpoint that its step runs on: the runtime may store it beside the step."""
+
+
+def wait_for(
+    event: str,
+    *,
+    subject: str | None = None,
+    match: Mapping[str, Any] | None = None,
+    timeout: Duration | None = None,
+    name: str | None = None,
+) -> Event | None:
+    """Return the event that this step waits for, or None when its time is over; until then the workflow is parked.
+
+    A step that is entered again gets the same answer again. An event that came before anybody waited is taken at once;
+    each event answers one wait. It must have come before the time-out by the database's clock, whoever looks when.
+
+    Args:
+        event: The event's name.
+        subject: What it must be about.
+        match: Fields that its payload must have, with these very values.
+        timeout: How long to wait, from the first time on that this step asks; without it, without end.
+        name: What to call this wait; by default the event's name. The first, second, ... wait of one name in a step
+            are different waits.
+
+    Raises:
+        NotInWorkflow: the thread is no workflow, so that nobody would wake it.
+        NoActiveCounterfoil: there is no run here that owns its thread.
+        IntentWouldBeLost: the step enqueued something, which would not leave before it ends.
+    """
+    refuse_nested("wait_for")
+    refuse_on_loop("wait_for", f"await await_for({event!r}, ...)")
+    return _event(*_answered(_question(event, subject, match, timeout, name)))
+
+
+async def await_for(
+    event: str,
+    *,
+    subject: str | None = None,
+    match: Mapping[str, Any] | None = None,
+    timeout: Duration | None = None,  # noqa: ASYNC109 - of days, kept in a row
+    name: str | None = None,
+) -> Event | None:
+    """Return the event that this step waits for, in an async node; see `wait_for`."""
+    refuse_nested("await_for")
+    return _event(*(await _aanswered(_question(event, subject, match, timeout, name))))
+
+
+def sleep_until(when: datetime, *, name: str = "timer") -> None:
+    """Park the workflow until a time, by the database's clock.
+
+    Args:
+        when: A time with its zone.
+        name: What to call this wait.
+
+    Raises:
+        InvalidArguments: the time has no zone.
+        NotInWorkflow: the thread is no workflow, so that nobody would wake it.
+    """
+    refuse_nested("sleep_until")
+    refuse_on_loop("sleep_until", "await asleep_until(...)")
+    _over(*_answered(_timer(name, until=_moment(when))))
+
+
+async def asleep_until(when: datetime, *, name: str = "timer") -> None:
+    """Park the workflow until a time, in an async node; see `sleep_until`."""
+    refuse_nested("asleep_until")
+    _over(*(await _aanswered(_timer(name, until=_moment(when)))))
+
+
+def sleep_for(duration: Duration, *, name: str = "timer") -> None:
+    """Park the workflow for a while, from the first time on that this step asks; see `sleep_until`."""
+    refuse_nested("sleep_for")
+    refuse_on_loop("sleep_for", "await asleep_for(...)")
+    _over(*_answered(_timer(name, timeout=milliseconds(duration, "duration"))))
+
+
+async def asleep_for(duration: Duration, *, name: str = "timer") -> None:
+    """Park the workflow for a while, in an async node; see `sleep_for`."""
+    refuse_nested("asleep_for")
+    _over(*(await _aanswered(_timer(name, timeout=milliseconds(duration, "duration")))))
+
+
+# --- asking ----------------------------------------------------------------------------------------------------------
+
+_Asked = tuple["Here", Question]
+_Answer = Came | TimedOut | Open
+
+
+def _answered(asked: _Asked) -> tuple[_Asked, _Answer]:
+    (here, question), waiting = asked, Waiting(STORED_WITHIN_MS)
+    while isinstance(answer := write(here.desk, lambda: waits.ask(question)), NotStored):
+        time.sleep(_pause(waiting))
+    return asked, _accepted(question, answer)
+
+
+async def _aanswered(asked: _Asked) -> tuple[_Asked, _Answer]:
+    (here, question), waiting = asked, Waiting(STORED_WITHIN_MS)
+    while isinstance(answer := await asyncio.shield(awrite(here.desk, lambda: waits.ask(question))), NotStored):  # noqa: ASYNC110 - the database tells
+        await asyncio.sleep(_pause(waiting))
+    return asked, _accepted(question, answer)
+
+
+def _pause(waiting: Waiting) -> float:
+    if (pause := waiting.next()) is None:
+        raise NoActiveCounterfoil(
+            "A step waits in a graph whose checkpoints are not stored: entered again, it would be another step. A child"
+            " graph that waits is compiled without checkpointer=False."
+        )
+    return pause
+
+
+def _accepted(question: Question, answer: Came | TimedOut | Open | NoInbox | NotStored | NotOwner) -> _Answer:
+    match answer:
+        case Came() | TimedOut() | Open():
+            return answer
+        case NotOwner(owner):
+            raise VersionConflict(
+                f"This run no longer owns workflow {question.key.thread_id} (attempt {owner} does): it waits for"
+                " nothing, and what it returns is not stored.",
+                tenant=question.key.tenant,
+                operation_id="",
+                thread_id=question.key.thread_id,
+            )
+        case _:
+            raise NotInWorkflow(
+                f"A step of thread {question.key.thread_id} waits for {question.event or 'a time'}, but the thread is"
+                " no workflow, so that nobody would wake it. Start it with cf.workflows.start(graph, input, tenant=...,"
+                " workflow_id=...)."
+            )
+
+
+def _question(
+    event: str,
+    subject: str | None,
+    match: Mapping[str, Any] | None,
+    timeout: Duration | None,
+    name: str | None,
+) -> _Asked:
+    return _asking(
+        CALLED.text("name", name or event),
+        event=CALLED.text("event", event),
+        subject=CALLED.optional_text("subject", subject),
+        match={} if match is None else dict(CALLED.mapping("match", match)),
+        timeout=None if timeout is None else milliseconds(timeout, "timeout"),
+    )
+
+
+def _timer(name: str, **when: int) -> _Asked:
+    return _asking(CALLED.text("name", name), **when)
+
+
+def _asking(name: str, **asked: Any) -> _Asked:
+    here = locate("wait_for", elsewhere="workflows.deliver")
+    run, step, collector = here.run, here.step, CURRENT.get()
+    if run is None or step is None or collector is None or not collector.belongs_to(get_config()):
+        raise NoActiveCounterfoil(
+            "A step waits in a run that does not own its thread. Register the graph with"
+            " cf.workflows.register(builder, name=...) and start it with cf.workflows.start(...); a worker runs it."
+        )
+    _refuse_after_enqueue(collector)
+    question = Question(
+        key=ThreadKey(tenant=here.trusted.tenant, thread_id=run.key.thread_id),
+        attempt=run.attempt,
+        step=step,
+        node=here.origin.node,
+        name=name,
+        number=collector.next_wait(name),
+        **asked,
+    )
+    return here, question
+
+
+def _refuse_after_enqueue(collector: Collector) -> None:
+    if collector.asked:
+        raise IntentWouldBeLost(
+            f"The node {collector.node} enqueued {', '.join(collector.asked)} and then waits: what it enqueued would"
+            " leave only when the wait is over. Enqueue in a step before the one that waits."
+        )
+
+
+def _moment(when: datetime) -> int:
+    if getattr(when, "tzinfo", None) is None:
+        raise InvalidArguments(
+            f"sleep_until takes a datetime with its zone, not {when!r}: without one it would be another time on another"
+            " machine."
+        )
+    return int(when.timestamp() * 1000)
+
+
+# --- answering -------------------------------------------------------------------------------------------------------
+
+
+def _event(asked: _Asked, answer: _Answer) -> Event | None:
+    if isinstance(answer, Open):
+        _park(asked, answer.due_at)
+    if isinstance(answer, TimedOut):
+        return None
+    known = {name: answer.row[name] for name in ("event_id", "name", "subject", "sequence", "received_at")}
+    return Event(**known, payload=codec.decode(answer.row["payload"]))
+
+
+def _over(asked: _Asked, answer: _Answer) -> None:
+    if isinstance(answer, Open):
+        _park(asked, answer.due_at)
+
+
+def _park(asked: _Asked, due_at: int | None) -> NoReturn:
+    """Interrupt the run; raised as such, it takes no resume value that a person gives to another question."""
+    _, question = asked
+    told = {
+        MARK: WAIT,
+        "name": question.name,
+        "event": question.event,
+        "subject": question.subject,
+        "until": None if due_at is None else utc_text(due_at),
+        "node": question.node,
+    }
+    place = "\0".join((question.key.tenant, question.step.task_id, question.name, str(question.number)))
+    raise GraphInterrupt((Interrupt(value=told, id=hashlib.sha256(place.encode()).hexdigest()[:32]),))

@@ -1,0 +1,374 @@
+"""Scripts by which workflows are started, found due, left, resumed and cancelled; their threads' scripts claim them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from counterfoil import codec
+from counterfoil.core.entries import pause_after
+from counterfoil.core.machine import advance, legal
+from counterfoil.core.states import (
+    ENDED,
+    THREAD,
+    WORKFLOW,
+    ThreadEvent,
+    ThreadState,
+    WaitState,
+    WorkflowEvent,
+    WorkflowStatus,
+)
+from counterfoil.storage.script import Row, Script, all_rows, held_row, one_row
+from counterfoil.storage.scripts import threads
+from counterfoil.storage.scripts.threads import ThreadKey
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+_IDLE = advance(THREAD, ThreadState.RUNNING, ThreadEvent.RELEASED)
+RESERVE_MS = 30_000
+"""How long a worker that found a workflow due has to claim it before another one may: longer than a claim takes."""
+LOOK_AGAIN_MS = 60_000
+"""When a workflow is looked at again that no worker could enter as it is."""
+
+
+# --- start -----------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Start:
+    """A workflow that is to be accepted."""
+
+    key: ThreadKey
+    graph: str
+    graph_version: int
+    shape: str
+    digests: codec.Digests
+    payload: bytes
+    request_id: str | None
+    principal: str | None
+
+    @property
+    def columns(self) -> dict[str, Any]:
+        """Return what is kept of its start."""
+        return {
+            "shape": self.shape,
+            "input_digest": self.digests.content,
+            "field_digests": codec.pack_fields(self.digests),
+            "input": self.payload,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Accepted:
+    """The workflow is there, from now or from before, with this very input."""
+
+    row: Row
+    is_new: bool
+
+
+@dataclass(frozen=True, slots=True)
+class OtherInput:
+    """The id belongs to a workflow with another input, or of another graph; the row is that one's."""
+
+    row: Row
+    kept: Row
+
+
+@dataclass(frozen=True, slots=True)
+class ThreadThere:
+    """The id is that of a thread which is no workflow."""
+
+
+def start(wish: Start) -> Script[Accepted | OtherInput | ThreadThere]:
+    """Accept a workflow, or find the one of its id; an event that is just being kept for it is waited for."""
+    yield from threads.alone(wish.key)
+    there = yield from one_row("get_workflow", **wish.key.params)
+    if there is not None:
+        kept = yield from held_row("get_workflow_input", **wish.key.params)
+        same = kept["input_digest"] == wish.digests.content and there["graph"] == wish.graph
+        return Accepted(there, is_new=False) if same else OtherInput(there, kept)
+    if (yield from threads.newest_seq(wish.key)):
+        return ThreadThere()
+    put = yield from one_row(
+        "put_accepted_thread",
+        **wish.key.params,
+        state=_IDLE,
+        request_id=wish.request_id,
+        principal=wish.principal,
+        graph=wish.graph,
+        graph_version=wish.graph_version,
+        status=WorkflowStatus.ACCEPTED,
+    )
+    if put is None:
+        return ThreadThere()
+    yield from one_row("insert_workflow", **wish.key.params, **wish.columns)
+    return Accepted((yield from held_row("get_workflow", **wish.key.params)), is_new=True)
+
+
+# --- what is due -----------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Due:
+    """A workflow that a worker may enter at this version; `lost` names the holder whose lease is over."""
+
+    key: ThreadKey
+    version: int
+    request_id: str | None
+    principal: str | None
+    lost: str | None = field(default=None, compare=False)
+
+
+def find_due(graph: str, graph_version: int, *, limit: int) -> Script[list[Due]]:
+    """Find workflows of one graph to enter: those whose time has come, and those whose run died."""
+    named = {"graph": graph, "graph_version": graph_version}
+    yield from all_rows("wake_settled_workflows", **named)
+    due = yield from all_rows("reserve_due_workflows", **named, limit=limit, reserve=RESERVE_MS)
+    lost = yield from all_rows("list_lost_workflows", **named, limit=limit)
+    return [_due(row) for row in due] + [_due(row, row["holder"]) for row in lost]
+
+
+def find_running(graph: str, graph_version: int, *, limit: int) -> Script[list[Due]]:
+    """Find the workflows of one graph that somebody runs, and who: one whose process is gone need not be waited for."""
+    rows = yield from all_rows("list_running_workflows", graph=graph, graph_version=graph_version, limit=limit)
+    return [_due(row, row["holder"]) for row in rows]
+
+
+def _due(row: Row, lost: str | None = None) -> Due:
+    return Due(
+        key=ThreadKey(tenant=row["tenant"], thread_id=row["thread_id"]),
+        version=row["version"],
+        request_id=row["request_id"],
+        principal=row["principal"],
+        lost=lost,
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Kept:
+    """What a workflow is entered with: its input, whether it has a checkpoint, and the graph that it began in."""
+
+    payload: bytes | None
+    has_begun: bool
+    shape: str
+
+
+def entry(key: ThreadKey) -> Script[Kept | None]:
+    """Read what a workflow is entered with."""
+    row = yield from one_row("get_entry", **key.params)
+    if row is None:
+        return None
+    return Kept(payload=row["input"], has_begun=bool(row["has_begun"]), shape=row["shape"])
+
+
+def hold(due: Due, *, error_class: str, error_text: str) -> Script[bool]:
+    """Say why a workflow that is due is not entered; it is looked at again in a while."""
+    row = yield from one_row(
+        "hold_workflow_if_unmoved",
+        **due.key.params,
+        version=due.version,
+        delay=LOOK_AGAIN_MS,
+        error_class=error_class,
+        error_text=error_text,
+    )
+    return row is not None
+
+
+# --- the end of a run ------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Finished:
+    """The graph came to its end."""
+
+
+@dataclass(frozen=True, slots=True)
+class Paused:
+    """The run waits; `due_in` says when it is entered at the latest, in milliseconds, None: when something comes."""
+
+    waits_for: str | None
+    due_in: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Raised:
+    """A node raised; `is_final` says that to enter it again would be senseless."""
+
+    error_class: str
+    error_text: str
+    most_tries: int | None
+    is_final: bool
+
+
+Ending = Finished | Paused | Raised
+
+
+def leave(key: ThreadKey, *, attempt: int, parked_on: str | None, ending: Ending) -> Script[bool]:
+    """Give a workflow's thread back with what its run came to; False if another run owns it by now."""
+    row = yield from one_row("lock_thread", **key.params)
+    if row is None or row["attempt"] != attempt or row["status"] is None:
+        return False
+    columns = yield from _ended(key, row, ending)
+    event = ThreadEvent.RELEASED if parked_on is None else ThreadEvent.PARKED
+    left = yield from one_row(
+        "leave_workflow_if_claimed",
+        **key.params,
+        **columns,
+        attempt=attempt,
+        parked_on=parked_on,
+        state=advance(THREAD, ThreadState.RUNNING, event),
+        expected_state=ThreadState.RUNNING,
+    )
+    return left is not None
+
+
+def _ended(key: ThreadKey, row: Row, ending: Ending) -> Script[dict[str, Any]]:
+    match ending:
+        case Finished():
+            return _columns(row, WorkflowEvent.FINISHED)
+        case Paused(waits_for, due_in):
+            waits = yield from all_rows(
+                "list_asked_waits", **key.params, attempt=row["attempt"], expected_state=WaitState.OPEN
+            )
+            due_at = min((wait["due_at"] for wait in waits if wait["due_at"] is not None), default=None)
+            told = _told(waits) or waits_for
+            return _columns(row, WorkflowEvent.PAUSED) | {"due_at": due_at, "delay": due_in, "waits_for": told}
+        case Raised():
+            return _after_error(row, ending)
+
+
+def _after_error(row: Row, ending: Raised) -> dict[str, Any]:
+    told = {"error_class": ending.error_class, "error_text": ending.error_text, "tries": row["tries"]}
+    if ending.is_final:
+        return _columns(row, WorkflowEvent.FAILED) | told
+    if ending.most_tries is not None and row["tries"] >= ending.most_tries:
+        return _columns(row, WorkflowEvent.TRIES_USED_UP) | told
+    again = {"delay": pause_after(row["tries"]), "waits_for": "its next try"}
+    return _columns(row, WorkflowEvent.PAUSED) | again | told
+
+
+def _columns(row: Row, event: WorkflowEvent) -> dict[str, Any]:
+    return {
+        "status": advance(WORKFLOW, WorkflowStatus(row["status"]), event),
+        "terminal": event is not WorkflowEvent.PAUSED,
+        "due_at": None,
+        "delay": None,
+        "tries": 0,
+        "waits_for": None,
+        "error_class": None,
+        "error_text": None,
+    }
+
+
+def _told(waits: Sequence[Row]) -> str | None:
+    """Return in words what a run waits for."""
+    return ", ".join(sorted({wait["event"] or wait["name"] for wait in waits})) or None
+
+
+# --- people ----------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class NoWorkflow:
+    """No workflow with this id exists for this tenant."""
+
+
+@dataclass(frozen=True, slots=True)
+class Hindered:
+    """It cannot be done with a workflow in this status, or it moved since it was seen."""
+
+    row: Row
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    """It is done; the workflow after it."""
+
+    row: Row
+
+
+Answer = Done | NoWorkflow | Hindered
+
+
+def resume(key: ThreadKey, *, by: str, reason: str, expected_version: int | None) -> Script[Answer]:
+    """Let a workflow go on that was left to a person."""
+    row = yield from _locked(key)
+    if row is None:
+        return NoWorkflow()
+    status = WorkflowStatus(row["status"])
+    if WorkflowEvent.RESUMED not in legal(WORKFLOW, status) or expected_version not in {None, row["version"]}:
+        return Hindered((yield from held_row("get_workflow", **key.params)))
+    yield from held_row(
+        "resume_workflow_if_unmoved",
+        **key.params,
+        version=row["version"],
+        status=advance(WORKFLOW, status, WorkflowEvent.RESUMED),
+        error_class=RESUMED_BY,
+        error_text=f"resumed by {by}: {reason}",
+    )
+    return Done((yield from held_row("get_workflow", **key.params)))
+
+
+def cancel(key: ThreadKey, *, by: str, reason: str, expected_version: int | None) -> Script[Answer]:
+    """End a workflow for good; a run that is at work on it can store nothing more. Cancelled again, it stays so."""
+    row = yield from _locked(key)
+    if row is None:
+        return NoWorkflow()
+    status = WorkflowStatus(row["status"])
+    if status is WorkflowStatus.CANCELLED:
+        return Done((yield from held_row("get_workflow", **key.params)))
+    if status in ENDED or expected_version not in {None, row["version"]}:
+        return Hindered((yield from held_row("get_workflow", **key.params)))
+    yield from held_row(
+        "cancel_workflow_if_unmoved",
+        **key.params,
+        version=row["version"],
+        state=_IDLE,
+        status=advance(WORKFLOW, status, WorkflowEvent.CANCELLED),
+        error_class=CANCELLED_BY,
+        error_text=f"cancelled by {by}: {reason}",
+    )
+    return Done((yield from held_row("get_workflow", **key.params)))
+
+
+CANCELLED_BY, RESUMED_BY = "Cancelled", "Resumed"
+"""What stands in the place of the class of an error, for what a person did."""
+
+
+def _locked(key: ThreadKey) -> Script[Row | None]:
+    row = yield from one_row("lock_thread", **key.params)
+    return None if row is None or row["status"] is None else row
+
+
+# --- reads -----------------------------------------------------------------------------------------------------------
+
+
+def get(key: ThreadKey) -> Script[Row | None]:
+    """Read one workflow."""
+    return (yield from one_row("get_workflow", **key.params))
+
+
+def page(tenant: str, *, status: str | None, graph: str | None, before: int, limit: int) -> Script[Sequence[Row]]:
+    """Read a page of a tenant's workflows, the newest first."""
+    asked = {"tenant": tenant, "status": status, "graph": graph, "before": before, "limit": limit}
+    return (yield from all_rows("list_workflows", **asked))
+
+
+@dataclass(frozen=True, slots=True)
+class Steps:
+    """A page of a workflow's steps: its checkpoints, the newest first, and what was written on the parent of each."""
+
+    places: Sequence[Row]
+    writes: dict[str, Sequence[Row]]
+
+
+def steps(key: ThreadKey, *, before: int, limit: int) -> Script[Steps]:
+    """Read a page of a workflow's steps."""
+    places = yield from all_rows("list_steps", **key.params, before=before, limit=limit)
+    writes: dict[str, Sequence[Row]] = {}
+    for parent in {row["parent_id"] for row in places if row["parent_id"]} | {
+        row["checkpoint_id"] for row in places[:1]
+    }:
+        writes[parent] = yield from all_rows("list_step_writes", **key.params, checkpoint_id=parent)
+    return Steps(places, writes)

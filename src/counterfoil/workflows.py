@@ -1,0 +1,254 @@
+"""Workflows for blocking callers: start them, tell them events, and see where they stand. `cf.workflows`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from counterfoil.active import refuse_nested, refuse_on_loop
+from counterfoil.core.entries import DEFAULT_TRIES
+from counterfoil.operations import PAGE, check_tenant
+from counterfoil.outboxing import who_and_why
+from counterfoil.starting import (
+    accepted,
+    asked_page,
+    delivered,
+    delivery_of,
+    done_only,
+    graph_of,
+    one,
+    paged,
+    register,
+    settled,
+    start_of,
+    stepped,
+    wait,
+    workflow_key,
+)
+from counterfoil.storage.rows import NEWEST
+from counterfoil.storage.scripts import waits, workflows
+from counterfoil.storage.scripts.workflows import Hindered
+from counterfoil.writing import write
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from counterfoil.desk import Desk
+    from counterfoil.model import Page
+    from counterfoil.records import Delivered, Wait, Workflow, WorkflowStep
+
+
+class Workflows:
+    """The workflows of one database, for blocking callers; every read and act is within one tenant."""
+
+    def __init__(self, desk: Desk) -> None:
+        self._desk = desk
+
+    def register(self, graph: Any, *, name: str, version: int = 1, tries: int = DEFAULT_TRIES) -> Any:
+        """Compile a graph for workflows and return it; workers of this process run those that were started in it.
+
+        A workflow goes on in the version in which it was started: keep that registered while one runs in it.
+
+        Args:
+            graph: What `compile` takes; left as it is.
+            name: The graph's name.
+            version: Its version; a changed graph gets a new one.
+            tries: Entries in a row that get no further, after which a workflow is parked.
+
+        Raises:
+            MissingExtra: LangGraph is not installed.
+            InvalidArguments: another graph is registered under this name and version.
+        """
+        return register(self._desk, graph, name=name, version=version, tries=tries)
+
+    def start(
+        self,
+        graph: str,
+        input: Mapping[str, Any],  # noqa: A002 - LangGraph's name
+        /,
+        *,
+        tenant: str,
+        workflow_id: str,
+        version: int | None = None,
+        request_id: str | None = None,
+        principal: str | None = None,
+    ) -> Workflow:
+        """Accept a workflow: when this returns, it is stored, and a worker runs it. The same one again is returned.
+
+        Args:
+            graph: The name of a registered graph.
+            input: The graph's first input.
+            tenant: Whose workflow it is.
+            workflow_id: Its id, from the business; also that of its thread.
+            version: The graph's version, the newest registered one unless given.
+            request_id: The business request that asks for it; trusted.
+            principal: Who asks for it; trusted.
+
+        Raises:
+            GraphMissing: no graph of this name is registered here.
+            WorkflowConflict: the id belongs to a workflow with another input or graph; that one is left alone.
+            ThreadExists: the id is that of a thread which is no workflow.
+            SecretInState: the input holds a credential.
+        """
+        refuse_nested("workflows.start")
+        refuse_on_loop("workflows.start", "await cf.workflows.start(...) with an AsyncCounterfoil")
+        registered = graph_of(self._desk, graph, version)
+        wish = start_of(
+            registered, input, workflow_id=workflow_id, tenant=tenant, request_id=request_id, principal=principal
+        )
+        found = accepted(wish, input, write(self._desk, lambda: workflows.start(wish)))
+        self._desk.bell.ring()
+        return found
+
+    def get(self, workflow_id: str, *, tenant: str) -> Workflow:
+        """Return one workflow.
+
+        Raises:
+            WorkflowNotFound: this tenant has no such workflow.
+        """
+        key = workflow_key(workflow_id, tenant)
+        return one(key, self._desk.store.read(lambda: workflows.get(key)))
+
+    def list(
+        self,
+        *,
+        tenant: str,
+        status: str | None = None,
+        graph: str | None = None,
+        before: int | None = None,
+        limit: int = PAGE,
+    ) -> Page[Workflow]:
+        """Return one page of workflows, the newest first.
+
+        Args:
+            tenant: Whose workflows.
+            status: Only those in this status, such as `"waiting"`.
+            graph: Only those of this graph.
+            before: The `next` of the page before.
+            limit: Rows of the page, at most 1,000.
+
+        Raises:
+            InvalidArguments: there is no such status, or the limit is out of range.
+        """
+        checked, asked = check_tenant(tenant), asked_page(status, graph, before, limit)
+        return paged(self._desk.store.read(lambda: workflows.page(checked, **asked)), limit)
+
+    def history(
+        self, workflow_id: str, *, tenant: str, before: int | None = None, limit: int = PAGE
+    ) -> tuple[WorkflowStep, ...]:
+        """Return a workflow's steps, the newest first: which nodes ended when, and which fields they wrote.
+
+        It reaches as far back as its checkpoints are kept.
+
+        Raises:
+            WorkflowNotFound: this tenant has no such workflow.
+        """
+        key = workflow_key(workflow_id, tenant)
+        one(key, self._desk.store.read(lambda: workflows.get(key)))
+        since = NEWEST if before is None else before
+        return stepped(self._desk.store.read(lambda: workflows.steps(key, before=since, limit=limit)))
+
+    def waits(self, workflow_id: str, *, tenant: str) -> tuple[Wait, ...]:
+        """Return what the steps of a workflow wait for, or waited for.
+
+        Raises:
+            WorkflowNotFound: this tenant has no such workflow.
+        """
+        key = workflow_key(workflow_id, tenant)
+        one(key, self._desk.store.read(lambda: workflows.get(key)))
+        return tuple(wait(row) for row in self._desk.store.read(lambda: waits.waits(key)))
+
+    def result(self, workflow_id: str, *, tenant: str) -> Any:
+        """Return what a workflow's graph returned.
+
+        Raises:
+            WorkflowNotFound: this tenant has no such workflow.
+            WorkflowNotDone: it goes on still.
+            WorkflowFailed: it failed, or is parked.
+            WorkflowEnded: it was cancelled.
+            GraphMissing: its graph is not registered here.
+        """
+        found = done_only(self.get(workflow_id, tenant=tenant))
+        registered = graph_of(self._desk, found.graph, found.graph_version)
+        return registered.result(registered.state(workflow_key(workflow_id, tenant)))
+
+    def deliver(
+        self,
+        event: str,
+        /,
+        *,
+        tenant: str,
+        workflow_id: str,
+        event_id: str,
+        payload: Any = None,
+        subject: str | None = None,
+        sequence: int | None = None,
+    ) -> Delivered:
+        """Keep an event for a workflow; when this returns, it is stored. The same one again changes nothing.
+
+        It may come before the workflow is started, before anybody waits for it, and more than once. One that comes
+        after the workflow's end is kept as too late, one that is older than another about its subject as superseded.
+
+        Args:
+            event: Its name.
+            tenant: Whose workflow.
+            workflow_id: Which one.
+            event_id: The event's own id, from whoever sends it.
+            payload: What it says.
+            subject: What it is about.
+            sequence: Its number among those about its subject: an older one does not overtake a newer one.
+
+        Raises:
+            EventConflict: an event of this id came before, with another content.
+        """
+        refuse_nested("workflows.deliver")
+        refuse_on_loop("workflows.deliver", "await cf.workflows.deliver(...) with an AsyncCounterfoil")
+        delivery = delivery_of(
+            event,
+            workflow_id=workflow_id,
+            tenant=tenant,
+            event_id=event_id,
+            payload=payload,
+            subject=subject,
+            sequence=sequence,
+        )
+        answer = delivered(delivery, write(self._desk, lambda: waits.deliver(delivery)))
+        self._desk.bell.ring()
+        return answer
+
+    def cancel(
+        self, workflow_id: str, *, tenant: str, by: str, reason: str, expect_version: int | None = None
+    ) -> Workflow:
+        """End a workflow for good: its run can store nothing more. What it enqueued before is sent all the same.
+
+        Raises:
+            WorkflowNotFound: this tenant has no such workflow.
+            WorkflowHindered: it is done, or moved since it was seen.
+            VerdictIncomplete: it does not say who cancels, or why.
+        """
+        refuse_nested("workflows.cancel")
+        refuse_on_loop("workflows.cancel", "await cf.workflows.cancel(...) with an AsyncCounterfoil")
+        key, (who, why) = workflow_key(workflow_id, tenant), who_and_why(by, reason, tenant)
+        answer = write(self._desk, lambda: workflows.cancel(key, by=who, reason=why, expected_version=expect_version))
+        return settled(key, "cancel", answer)
+
+    def resume(
+        self, workflow_id: str, *, tenant: str, by: str, reason: str, expect_version: int | None = None
+    ) -> Workflow:
+        """Let a workflow go on that failed or was parked, once its cause is mended.
+
+        Raises:
+            WorkflowNotFound: this tenant has no such workflow.
+            WorkflowHindered: it is neither, or moved since it was seen.
+            VerdictIncomplete: it does not say who resumes, or why.
+        """
+        refuse_nested("workflows.resume")
+        refuse_on_loop("workflows.resume", "await cf.workflows.resume(...) with an AsyncCounterfoil")
+        key, (who, why) = workflow_key(workflow_id, tenant), who_and_why(by, reason, tenant)
+        answer = write(
+            self._desk,
+            lambda: workflows.resume(key, by=who, reason=why, expected_version=expect_version),
+            refuses=lambda found: isinstance(found, Hindered),
+        )
+        found = settled(key, "resume", answer)
+        self._desk.bell.ring()
+        return found
