@@ -100,7 +100,8 @@ def show(session: Session, workflow: str) -> None:
     fields(
         [
             ("workflow", found.workflow_id), ("tenant", found.tenant), ("graph", _graph(found)),
-            ("status", found.status), ("version", found.version), ("due", _due(found)), ("holder", found.holder), ("tries", found.tries or None),
+            ("status", found.status), ("version", found.version), ("due", _due(found)),
+            ("holder", found.holder), ("tries", found.tries or None),
             ("reason", found.error_text), ("started", when(found.created_at)), ("changed", when(found.updated_at)),
         ]
     )  # fmt: skip

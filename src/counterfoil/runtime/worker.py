@@ -55,6 +55,7 @@ class Worker:
         """Settle what can be and send what is due, until nothing is."""
         while True:
             await self.reconciler.settle()
+            self.dispatcher.wake()
             await self.dispatcher.drain()
             entered = self.workflows.counts.entered
             if self.desk.graphs:

@@ -87,12 +87,12 @@ class WorkflowRunner:
     # --- the loop ----------------------------------------------------------------------------------------------------
 
     async def _run(self, *, until_idle: bool) -> None:
-        self._is_idle = False
+        self.wake()
         self.desk.bell.listen(self, _waker(self))
         try:
             while not self._is_over(until_idle=until_idle):
                 self._change.clear()
-                if not await self._search_if_due():
+                if not (await self._search_if_due() or self._is_over(until_idle=until_idle)):
                     await self._wait()
         finally:
             self.desk.bell.leave(self)
