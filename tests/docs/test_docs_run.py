@@ -36,7 +36,7 @@ def stores_of(page: Path) -> tuple[str, ...]:
     code = "".join(block[1] for block in BLOCK.findall(page.read_text("utf-8")))
     if ON_POSTGRES in code:
         return (POSTGRES,)
-    is_general = "sqlite3" not in code and (ON_FILE in code or "Counterfoil.open()" in code)
+    is_general = 'sqlite3.connect("agent.db"' not in code and (ON_FILE in code or "Counterfoil.open()" in code)
     return SHARED if is_general and page.parent.name != "explanation" else (FILE,)
 
 
