@@ -37,6 +37,8 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 NOWHERE = Origin()
+EMBEDDED = "embedded"
+"""The engine that is there always: a search of the rows."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +56,8 @@ class Desk:
     """Rings where something was enqueued in this process."""
     activity: Activity = field(init=False)
     retention: Retention = FOREVER
+    engine: str = EMBEDDED
+    """What wakes workflows, by name."""
     graphs: dict[tuple[str, int], Any] = field(default_factory=dict)
     """The graphs that workflows run, by name and version."""
     fitting: set[Effect[Any]] = field(default_factory=set)
@@ -154,7 +158,7 @@ def check_effect(effect: object) -> None:
         )
 
 
-def open_desk(
+def open_desk(  # noqa: PLR0913 - see Counterfoil.open
     url: str,
     *,
     wait: Duration,
@@ -164,6 +168,7 @@ def open_desk(
     network_filesystem: bool,
     connections: int | None,
     retention: Retention,
+    engine: str,
 ) -> Desk:
     """Open a database, make its schema if it is new, and refuse one that does not fit this code."""
     from counterfoil.purging import check_declared  # noqa: PLC0415 - few are opened with a retention
@@ -179,7 +184,17 @@ def open_desk(
     )
     try:
         store.migrate(upgrade=upgrade)
+        desk = Desk(store, store.awaiting(), milliseconds(wait, "wait"), retention=retention, engine=engine)
+        if engine != EMBEDDED:
+            _tell(desk, engine)
     except BaseException:
         store.close()
         raise
-    return Desk(store, store.awaiting(), milliseconds(wait, "wait"), retention=retention)
+    return desk
+
+
+def _tell(desk: Desk, engine: str) -> None:
+    """Let an engine be told of workflows that can be entered."""
+    from counterfoil.engine.choosing import chosen  # noqa: PLC0415 - most programs leave it to a search
+
+    chosen(desk, engine)

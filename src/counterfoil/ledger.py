@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar, assert_never
 from counterfoil.active import refuse_nested, refuse_on_loop, refuse_unjoined
 from counterfoil.config import database_url
 from counterfoil.core.branches import validate_path
-from counterfoil.desk import NOWHERE, Desk, check_effect, open_desk
+from counterfoil.desk import EMBEDDED, NOWHERE, Desk, check_effect, open_desk
 from counterfoil.drivers.driving import drive
 from counterfoil.enqueuing import Enqueuing, Several, recorded
 from counterfoil.errors import AsyncEffectInSync
@@ -59,7 +59,7 @@ class Counterfoil:
         self._runner = Runner(desk.store, desk.heartbeats, desk.activity)
 
     @classmethod
-    def open(
+    def open(  # noqa: PLR0913 - each is a setting of its own
         cls,
         url: str | None = None,
         *,
@@ -68,6 +68,7 @@ class Counterfoil:
         network_filesystem: bool = False,
         connections: int | None = None,
         retention: Retention = FOREVER,
+        engine: str = EMBEDDED,
         clock: Clock | None = None,
         probe: Probe | None = None,
     ) -> Self:
@@ -82,6 +83,7 @@ class Counterfoil:
             network_filesystem: Accept a SQLite file on a network file system, at your own risk.
             connections: Connections to a PostgreSQL server at the most, 10 unless given; for each colour its own.
             retention: How long what is known of settled operations is kept; `purge` removes what is over.
+            engine: What wakes workflows: `"embedded"`, or `"procrastinate"` on many machines with one PostgreSQL.
             clock: Where times come from; for tests.
             probe: Called around every statement and commit; for tests.
 
@@ -103,6 +105,7 @@ class Counterfoil:
                 network_filesystem=network_filesystem,
                 connections=connections,
                 retention=retention,
+                engine=engine,
             )
         )
 

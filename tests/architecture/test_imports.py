@@ -61,7 +61,8 @@ LAYERS: tuple[Layer, ...] = (
     layer("storage"),
     layer("drivers"),
     FACADES,
-    layer("engine", "runtime"),
+    layer("engine"),
+    layer("runtime"),
     layer("langgraph", "providers", "integrations", "server", "console", "doctor", "testing"),
     layer(PUBLIC),
     layer("cli", "demo", "__main__", is_open=True),
@@ -80,6 +81,8 @@ DOORS = frozenset({(facade, "langgraph") for facade in FACADES.rooms}) | {
 DOORS |= {(facade, "providers") for facade in ("declaring", "effects", "results")}
 # `cf.drain` does in the caller's own process what a worker does beside it.
 DOORS |= {(facade, "runtime") for facade in ("ledger", "aio")}
+# Whoever starts workflows and tells them events tells the engine that wakes them.
+DOORS |= {("desk", "engine")}
 
 # Third-party modules, and sqlite3, with the only places that may import them. What is not listed may not be.
 IMPORTERS: dict[str, tuple[str, ...]] = {
@@ -96,7 +99,8 @@ IMPORTERS: dict[str, tuple[str, ...]] = {
     "langgraph": ("langgraph", "demo"),
     "orjson": ("codec", "langgraph"),
     "ormsgpack": ("langgraph",),
-    "psycopg": ("drivers", "testing.postgres_ground"),
+    "procrastinate": ("engine.procrastinate",),
+    "psycopg": ("drivers", "engine.procrastinate", "testing.postgres_ground"),
     "rfc8785": ("codec",),
     "sqlalchemy": ("integrations.sqlalchemy",),
     "sqlite3": ("drivers",),

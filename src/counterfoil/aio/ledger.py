@@ -13,7 +13,7 @@ from counterfoil.aio.reviews import AsyncReviews
 from counterfoil.aio.transacting import awaiting_body
 from counterfoil.config import database_url
 from counterfoil.core.branches import validate_path
-from counterfoil.desk import NOWHERE, Desk, check_effect, open_desk
+from counterfoil.desk import EMBEDDED, NOWHERE, Desk, check_effect, open_desk
 from counterfoil.drivers.driving import adrive
 from counterfoil.enqueuing import Enqueuing, Several, recorded
 from counterfoil.keeping import FOREVER
@@ -56,7 +56,7 @@ class AsyncCounterfoil:
         self._runner = AsyncRunner(self.store, desk.store, desk.heartbeats, desk.activity)
 
     @classmethod
-    def open(
+    def open(  # noqa: PLR0913 - each is a setting of its own
         cls,
         url: str | None = None,
         *,
@@ -65,6 +65,7 @@ class AsyncCounterfoil:
         network_filesystem: bool = False,
         connections: int | None = None,
         retention: Retention = FOREVER,
+        engine: str = EMBEDDED,
         clock: Clock | None = None,
         probe: Probe | None = None,
     ) -> Self:
@@ -79,6 +80,7 @@ class AsyncCounterfoil:
                 network_filesystem=network_filesystem,
                 connections=connections,
                 retention=retention,
+                engine=engine,
             )
         )
 

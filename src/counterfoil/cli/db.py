@@ -112,13 +112,18 @@ _LINES: dict[str, Callable[[Any], object]] = {"file": _file, "clock": _clock}
 
 
 @command.command()
+@click.option("--engine", type=click.Choice(["procrastinate"]), help="Make this engine's tables, too.")
 @verb
-def upgrade(session: Session) -> None:
+def upgrade(session: Session, *, engine: str | None) -> None:
     """Make the schema in a new database, or apply what is missing; all rows are kept."""
     from counterfoil.cli.output import say, show_json
 
     store = session.raw_store
     names = [f"{m.number:04} {m.name}" for m in store.migrate(upgrade=True)]
+    if engine is not None:
+        from counterfoil.engine.choosing import made_for
+
+        names += [f"the tables of {engine}"] if made_for(store) else []
     if session.as_json:
         show_json({"database": store.path, "applied": names})
         return

@@ -18,8 +18,9 @@ from counterfoil.runtime.dispatcher import sendable
 from counterfoil.runtime.worker import Worker
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Collection, Iterator, Sequence
 
+    from counterfoil.desk import Desk
     from counterfoil.effects import Effect
 
 STOPS: Final = (signal.SIGTERM, signal.SIGINT)
@@ -27,7 +28,7 @@ STOPS: Final = (signal.SIGTERM, signal.SIGINT)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Told:
-    """What a worker did; each is a number of intents, and `stopped` says that a signal ended it."""
+    """What a worker did, in numbers of intents, and of workflows `entered`; `stopped` says that a signal ended it."""
 
     claimed: int
     settled: int
@@ -38,6 +39,7 @@ class Told:
     asked: int
     resent: int
     looked_up: int
+    entered: int
     stopped: bool
 
     @classmethod
@@ -45,7 +47,8 @@ class Told:
         """Return what this worker did until now."""
         sent, settled = asdict(worker.dispatcher.counts), asdict(worker.reconciler.counts)
         sent.pop("turns")
-        return cls(**sent, looked_up=settled.pop("settled"), **settled, stopped=stopped)
+        entered = worker.workflows.counts.entered
+        return cls(**sent, looked_up=settled.pop("settled"), **settled, entered=entered, stopped=stopped)
 
     @property
     def line(self) -> str:
@@ -61,12 +64,13 @@ def work(
     effects: Sequence[str],
     batch: int | None,
     concurrency: int | None,
+    engine: str | None,
     drain: bool,
     tell: Callable[[str], None],
 ) -> Told:
     """Load a program and send for it until a signal comes, or with `drain` until nothing is due."""
     found = _load(app)
-    running = Running(drain=drain, tell=tell)
+    running = Running(drain=drain, tell=tell, engine=engine)
     try:
         return asyncio.run(running.run(found, effects, DEFAULT_BATCH if batch is None else batch, concurrency))
     finally:
@@ -80,6 +84,7 @@ class Running:
 
     drain: bool
     tell: Callable[[str], None]
+    engine: str | None = None
     opened: Counterfoil | AsyncCounterfoil | None = None
     stopped: bool = False
     before: dict[signal.Signals, Any] = field(default_factory=dict)
@@ -88,11 +93,11 @@ class Running:
         """Open the database if the program has not, and work."""
         self.opened = opened = await _opened(found)
         try:
-            chosen = _chosen(effects)
-            worker = Worker(opened.desk, chosen, batch, concurrency)
+            chosen = _chosen(effects, opened.desk.graphs)
+            worker = Worker(opened.desk, chosen, batch, concurrency, self.engine)
             self._listen(worker)
-            names = ", ".join(sorted({one.name for one in chosen}))
-            self.tell(f"Sending {names} of {opened.desk.store.path}, process {os.getpid()}.")
+            for line in _begins(opened.desk, chosen, self.engine):
+                self.tell(line)
             await (worker.drain() if self.drain else worker.run())
             return Told.of(worker, stopped=self.stopped)
         finally:
@@ -155,8 +160,19 @@ async def _opened(found: Any) -> Counterfoil | AsyncCounterfoil:
     return opened
 
 
-def _chosen(names: Sequence[str]) -> list[Effect[Any]]:
-    """Return the effects of these names, or all that the program declares.
+def _begins(desk: Desk, chosen: Sequence[Effect[Any]], engine: str | None) -> Iterator[str]:
+    """Say what a worker does from now on."""
+    place = f"{desk.store.path}, process {os.getpid()}"
+    names = ", ".join(sorted({one.name for one in chosen}))
+    if names:
+        yield f"Sending {names} of {place}."
+    graphs = ", ".join(f"{name} version {version}" for name, version in sorted(desk.graphs))
+    if graphs:
+        yield f"Entering workflows of {graphs} of {place}, woken by the engine {engine or desk.engine}."
+
+
+def _chosen(names: Sequence[str], graphs: Collection[object]) -> list[Effect[Any]]:
+    """Return the effects of these names, or all that the program declares; one that only has graphs needs none.
 
     Raises:
         InvalidCommand: it declares none, or none of a name, or none that a worker sends.
@@ -164,7 +180,7 @@ def _chosen(names: Sequence[str]) -> list[Effect[Any]]:
     wanted = [name for text in names for name in text.split(",") if name]
     known = sendable(())
     missing = sorted(set(wanted) - {one.name for one in known})
-    if missing or not known:
+    if missing or not (known or graphs):
         declared = ", ".join(sorted({one.name for one in known})) or "none"
         what = f"no effect {', '.join(missing)}" if missing else "no effect"
         raise InvalidCommand(

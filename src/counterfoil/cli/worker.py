@@ -21,6 +21,11 @@ if TYPE_CHECKING:
     "--batch", type=integer, metavar="N", help="Intents that are claimed and recorded together, 10 unless given."
 )
 @click.option("--concurrency", type=integer, metavar="N", help="Effects that run at once, two batches unless given.")
+@click.option(
+    "--engine",
+    type=click.Choice(["embedded", "procrastinate"]),
+    help="What wakes workflows; the app's own unless given.",
+)
 @click.option("--drain", is_flag=True, help="End when nothing is due any more.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object at the end and nothing else.")
 @click.pass_context

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from enum import Enum, auto
+
+from counterfoil.core.states import WorkflowStatus
 
 FIRST_PAUSE_MS = 1_000
 LONGEST_PAUSE_MS = 300_000
@@ -21,6 +24,26 @@ class Entries:
     def entered(self, newest: int) -> Entries:
         """Return what the next entry makes of it: a new checkpoint since the last one says that it got on."""
         return Entries(tries=self.tries + 1 if newest == self.mark else 1, mark=newest)
+
+
+class Readiness(Enum):
+    """Whether a workflow can be entered now: its time has come, or its run died."""
+
+    NO = auto()
+    DUE = auto()
+    LOST = auto()
+
+
+def is_waiting(status: WorkflowStatus) -> bool:
+    """Say whether a workflow in this status is entered when its time has come."""
+    return status in {WorkflowStatus.ACCEPTED, WorkflowStatus.WAITING}
+
+
+def readiness(status: WorkflowStatus, *, due_at: int | None, lease_until: int, now: int) -> Readiness:
+    """Say whether a workflow can be entered now."""
+    if is_waiting(status) and due_at is not None and due_at <= now:
+        return Readiness.DUE
+    return Readiness.LOST if status is WorkflowStatus.RUNNING and lease_until <= now else Readiness.NO
 
 
 def is_poison(entries: Entries, newest: int, *, most: int) -> bool:

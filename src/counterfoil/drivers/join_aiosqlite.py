@@ -14,7 +14,7 @@ from counterfoil.drivers.probes import Point
 from counterfoil.drivers.sqlite_run import GuardedConnection, check_ended_well, dictionaries
 from counterfoil.drivers.sqlstate import from_sqlite
 from counterfoil.model import Statement
-from counterfoil.storage.script import Call, Ddl, Lone, Several, UserCode
+from counterfoil.storage.script import Call, Ddl, Lone, Several, UserCode, Wake
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
@@ -79,6 +79,8 @@ class JoinedAiosqlite:
                 return await self._execute("ddl", sql, (), dictionaries)
             case UserCode(function):
                 return await self._lend(function)
+            case Wake():
+                return None
             case Statement(sql, params):
                 return await self._lend(lambda guarded: fetch(guarded.opened(sql), sql, params))
             case _:

@@ -23,7 +23,7 @@ from counterfoil.drivers.driving import drive
 from counterfoil.drivers.join import not_joinable
 from counterfoil.drivers.pgstate import READ_ONLY, from_psycopg, is_lost, may_run_again
 from counterfoil.drivers.postgres_guard import lent
-from counterfoil.drivers.postgres_run import Execute, Lend, Progress
+from counterfoil.drivers.postgres_run import Execute, Lend, Progress, Tell
 from counterfoil.errors import ForeignTransaction
 from counterfoil.storage.script import Ddl
 
@@ -96,7 +96,7 @@ class Undo:
     """Undo what was done since the savepoint, if the transaction still is."""
 
 
-Joint: TypeAlias = Together | Lend | Undo
+Joint: TypeAlias = Together | Lend | Tell | Undo
 Joints: TypeAlias = Generator[Joint, Any, T]
 
 
@@ -259,6 +259,8 @@ def _do(connection: psycopg.Connection[Any], joint: Joint) -> Any:
         case Lend(function):
             with lent(connection) as guarded:
                 return function(guarded)
+        case Tell(waker, wake):
+            return waker.tell(connection, wake)
         case Undo():
             undo(connection)
             return None

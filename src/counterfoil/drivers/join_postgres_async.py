@@ -26,7 +26,7 @@ from counterfoil.drivers.join_postgres import (
     where,
 )
 from counterfoil.drivers.postgres_guard import lent_async
-from counterfoil.drivers.postgres_run import Lend, Progress
+from counterfoil.drivers.postgres_run import Lend, Progress, Tell
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -90,6 +90,8 @@ async def _do(connection: psycopg.AsyncConnection[Any], joint: Joint) -> Any:
         case Lend(function):
             with lent_async(connection) as guarded:
                 return await function(guarded)
+        case Tell(waker, wake):
+            return await waker.atell(connection, wake)
         case Undo():
             await _undo(connection)
             return None

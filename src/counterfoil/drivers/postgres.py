@@ -17,7 +17,7 @@ from counterfoil.drivers.postgres_guard import lent
 from counterfoil.drivers.postgres_lend import Lender
 from counterfoil.drivers.postgres_open import CONNECTIONS, check_writes, connect, control, soil
 from counterfoil.drivers.postgres_rows import has_rows, named
-from counterfoil.drivers.postgres_run import Control, Execute, Lend, Progress, Protocol, statements
+from counterfoil.drivers.postgres_run import Control, Execute, Lend, Progress, Protocol, Tell, statements
 from counterfoil.drivers.probes import Probe, no_probe
 from counterfoil.errors import CommitUnknown
 from counterfoil.storage.migrator import prepare
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from counterfoil.drivers.postgres_open import Connection
     from counterfoil.drivers.postgres_run import Action, Actions
     from counterfoil.drivers.urls import PostgresUrl
+    from counterfoil.drivers.waking import Waker
     from counterfoil.storage.migrator import Migration
     from counterfoil.storage.script import Maker
 
@@ -63,6 +64,10 @@ class PostgresStore:
     def path(self) -> str:
         """Return where the database is, without a password."""
         return self.url.path
+
+    def tell(self, waker: Waker) -> None:
+        """Tell a waker, from now on, of each workflow that can be entered, in the transaction that makes it so."""
+        self.protocol = replace(self.protocol, waker=waker)
 
     @property
     def forked(self) -> bool:
@@ -150,5 +155,7 @@ def _do(connection: psycopg.Connection[Any], action: Action) -> Any:
             with lent(connection) as guarded:
                 soil(connection)
                 return function(guarded)
+        case Tell(waker, wake):
+            return waker.tell(connection, wake)
         case _:
             assert_never(action)

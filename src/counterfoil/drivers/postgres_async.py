@@ -16,13 +16,13 @@ from counterfoil.drivers.postgres_guard import lent_async
 from counterfoil.drivers.postgres_lend_async import AsyncLender
 from counterfoil.drivers.postgres_open import check_writes, control, soil
 from counterfoil.drivers.postgres_rows import has_rows, named
-from counterfoil.drivers.postgres_run import Control, Execute, Lend, Progress
+from counterfoil.drivers.postgres_run import Control, Execute, Lend, Progress, Tell
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from counterfoil.drivers.postgres import PostgresStore
-    from counterfoil.drivers.postgres_run import Action
+    from counterfoil.drivers.postgres_run import Action, Protocol
     from counterfoil.storage.script import Maker
 
 T = TypeVar("T")
@@ -35,8 +35,11 @@ class AsyncPostgresStore:
         self.store = store
         self.dialect = store.dialect
         self.claims_at_once = store.claims_at_once
-        self._protocol = store.protocol
         self.lender = AsyncLender(store.lender)
+
+    @property
+    def _protocol(self) -> Protocol:
+        return self.store.protocol
 
     @property
     def path(self) -> str:
@@ -110,5 +113,7 @@ async def _do(connection: psycopg.AsyncConnection[Any], action: Action) -> Any:
             with lent_async(connection) as guarded:
                 soil(connection)
                 return await function(guarded)
+        case Tell(waker, wake):
+            return await waker.atell(connection, wake)
         case _:
             assert_never(action)

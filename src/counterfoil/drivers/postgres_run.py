@@ -28,10 +28,11 @@ from counterfoil.drivers.probes import Point, Probe, no_probe
 from counterfoil.errors import CommitUnknown
 from counterfoil.model import Statement
 from counterfoil.storage import catalog
-from counterfoil.storage.script import Call, Ddl, Lone, Row, Script, Several, Step, UserCode
+from counterfoil.storage.script import Call, Ddl, Lone, Row, Script, Several, Step, UserCode, Wake
 
 if TYPE_CHECKING:
     from counterfoil.clock import Clock
+    from counterfoil.drivers.waking import Waker
     from counterfoil.storage.script import Maker
 
 T = TypeVar("T")
@@ -69,7 +70,15 @@ class Lend:
     function: Any
 
 
-Inner: TypeAlias = Execute | Lend
+@dataclass(frozen=True, slots=True)
+class Tell:
+    """Tell a waker of a workflow, on the connection whose transaction is open."""
+
+    waker: Waker
+    wake: Wake
+
+
+Inner: TypeAlias = Execute | Lend | Tell
 """What a script asks for, whoever begins and ends its transaction."""
 Inners: TypeAlias = Generator[Inner, Any, T]
 Action: TypeAlias = Inner | Control
@@ -107,6 +116,8 @@ class Protocol:
     statements: Mapping[str, str] = field(default_factory=lambda: statements(None))
     pooled: bool = False
     """Whether sessions are shared with others: limits then hold for one transaction, and no statement stands alone."""
+    waker: Waker | None = None
+    """What is told of workflows that can be entered; without one, whoever works searches the rows."""
 
     # --- units of work -----------------------------------------------------------------------------------------------
 
@@ -209,10 +220,18 @@ class Protocol:
                 return (yield from self._execute("ddl", sql.replace("%", "%%"), {}))
             case UserCode(function):
                 return (yield from _lend(function, progress))
+            case Wake():
+                return (yield from self._tell(step))
             case Statement():
                 raise AssertionError("an effect's own statement runs together with the one that records it")
             case _:
                 assert_never(step)
+
+    def _tell(self, wake: Wake) -> Inners[None]:
+        if self.waker is not None:
+            self.probe(Point.BEFORE_STATEMENT, "wake")
+            yield Tell(self.waker, wake)
+            self.probe(Point.AFTER_STATEMENT, "wake")
 
     def _execute_lone(self, step: Lone, progress: Progress) -> Inners[Sequence[Row]]:
         try:

@@ -12,7 +12,7 @@ from counterfoil.drivers.sqlstate import from_sqlite
 from counterfoil.errors import CommitUnknown, GuardedTransaction, StoreUnavailable
 from counterfoil.model import Statement
 from counterfoil.storage import catalog
-from counterfoil.storage.script import Call, Ddl, Lone, Row, Script, Several, Step, UserCode
+from counterfoil.storage.script import Call, Ddl, Lone, Row, Script, Several, Step, UserCode, Wake
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -129,6 +129,8 @@ class Runner:
                 return dictionaries(*self._execute(connection, "ddl", sql))
             case UserCode(function):
                 return _run_user_code(connection, function)
+            case Wake():
+                return None  # one machine: whoever works here searches the rows
             case Statement():
                 return _run_user_code(connection, lambda guarded: _own_rows(guarded, step))
             case _:

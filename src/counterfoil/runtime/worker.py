@@ -6,6 +6,8 @@ import asyncio
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from counterfoil.desk import EMBEDDED
+from counterfoil.engine.choosing import chosen
 from counterfoil.ledger import DEFAULT_BATCH
 from counterfoil.runtime.dispatcher import Dispatcher
 from counterfoil.runtime.reconciler import Reconciler
@@ -27,21 +29,24 @@ class Worker:
         effects: The effects to send; by default all that are declared in this process.
         batch: Intents that are claimed and recorded in one transaction.
         concurrency: Effects that run at once; by default two batches.
+        engine: What wakes its workflows; unless it is named, what the Counterfoil was opened with.
     """
 
     desk: Desk
     effects: Collection[Effect[Any]] = ()
     batch: int = DEFAULT_BATCH
     concurrency: int | None = None
+    engine: str | None = None
     dispatcher: Dispatcher = field(init=False)
     reconciler: Reconciler = field(init=False)
     workflows: WorkflowRunner = field(init=False)
 
     def __post_init__(self) -> None:
-        """Make the two."""
+        """Make the three."""
         self.dispatcher = Dispatcher(self.desk, self.effects, self.batch, self.concurrency)
         self.reconciler = Reconciler(self.desk, self.effects)
-        self.workflows = WorkflowRunner(self.desk)
+        name = self.engine or self.desk.engine
+        self.workflows = WorkflowRunner(self.desk, None if name == EMBEDDED else chosen(self.desk, name))
 
     async def run(self) -> None:
         """Work until `stop` is called, then finish what is under way."""

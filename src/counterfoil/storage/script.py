@@ -47,6 +47,18 @@ class UserCode:
     function: Callable[[Any], Any]
 
 
+class Wake(NamedTuple):
+    """A workflow that can be entered once this transaction is committed, for what spreads the work, if anything does.
+
+    Whoever is told may lose it: the row says that the workflow is due.
+    """
+
+    tenant: str
+    thread_id: str
+    graph: str
+    graph_version: int
+
+
 @dataclass(frozen=True, slots=True)
 class Ddl:
     """One statement of a migration, without parameters."""
@@ -54,7 +66,7 @@ class Ddl:
     sql: str
 
 
-Step: TypeAlias = Call | Lone | Several | UserCode | Ddl | Statement[Any]
+Step: TypeAlias = Call | Lone | Several | UserCode | Ddl | Wake | Statement[Any]
 Script: TypeAlias = Generator[Step, Any, T]
 Maker: TypeAlias = Callable[[], Script[T]]
 """Makes a script anew, so that a driver may run it again after a serialization failure."""

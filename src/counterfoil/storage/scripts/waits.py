@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from counterfoil import codec
+from counterfoil.core.entries import is_waiting
 from counterfoil.core.machine import advance
 from counterfoil.core.states import (
     INBOX,
@@ -17,7 +18,7 @@ from counterfoil.core.states import (
     WorkflowStatus,
 )
 from counterfoil.core.waits import Answer, Asked, Offered, StillOpen, TimeOver, decide_arrival, decide_wait
-from counterfoil.storage.script import Row, Script, all_rows, held_row, one_row
+from counterfoil.storage.script import Row, Script, Wake, all_rows, held_row, one_row
 from counterfoil.storage.scripts import threads
 from counterfoil.storage.scripts.checkpoints import NotOwner
 from counterfoil.storage.scripts.threads import NotStored, Step, ThreadKey
@@ -217,7 +218,10 @@ def _wake(delivery: Delivery) -> Script[bool]:
     asked = {"name": delivery.name, "expected_state": WaitState.OPEN}
     if (yield from one_row("is_waited_for", **delivery.key.params, **asked)) is None:
         return False
-    return (yield from one_row("wake_workflow", **delivery.key.params)) is not None
+    row = yield from one_row("wake_workflow", **delivery.key.params)
+    if row is not None and is_waiting(WorkflowStatus(row["status"])):  # a run that is under way tells when it ends
+        yield Wake(delivery.key.tenant, delivery.key.thread_id, row["graph"], row["graph_version"])
+    return row is not None
 
 
 def inbox(key: ThreadKey, *, limit: int) -> Script[Sequence[Row]]:

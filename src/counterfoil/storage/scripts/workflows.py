@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from counterfoil import codec
-from counterfoil.core.entries import pause_after
+from counterfoil.core.entries import Readiness, pause_after, readiness
 from counterfoil.core.machine import advance, legal
 from counterfoil.core.states import (
     ENDED,
@@ -18,7 +18,7 @@ from counterfoil.core.states import (
     WorkflowEvent,
     WorkflowStatus,
 )
-from counterfoil.storage.script import Row, Script, all_rows, held_row, one_row
+from counterfoil.storage.script import Row, Script, Wake, all_rows, held_row, one_row
 from counterfoil.storage.scripts import threads
 from counterfoil.storage.scripts.threads import ThreadKey
 
@@ -103,6 +103,7 @@ def start(wish: Start) -> Script[Accepted | OtherInput | ThreadThere]:
     if put is None:
         return ThreadThere()
     yield from one_row("insert_workflow", **wish.key.params, **wish.columns)
+    yield Wake(wish.key.tenant, wish.key.thread_id, wish.graph, wish.graph_version)
     return Accepted((yield from held_row("get_workflow", **wish.key.params)), is_new=True)
 
 
@@ -114,6 +115,8 @@ class Due:
     """A workflow that a worker may enter at this version; `lost` names the holder whose lease is over."""
 
     key: ThreadKey
+    graph: str
+    graph_version: int
     version: int
     request_id: str | None
     principal: str | None
@@ -129,6 +132,43 @@ def find_due(graph: str, graph_version: int, *, limit: int) -> Script[list[Due]]
     return [_due(row) for row in due] + [_due(row, row["holder"]) for row in lost]
 
 
+def list_due(graph: str, graph_version: int, *, limit: int) -> Script[list[Due]]:
+    """Find the same workflows and reserve none: an engine is told of them once more, and may hand them to anybody."""
+    named = {"graph": graph, "graph_version": graph_version}
+    yield from all_rows("wake_settled_workflows", **named)
+    due = yield from all_rows("list_due_workflows", **named, limit=limit)
+    lost = yield from all_rows("list_lost_workflows", **named, limit=limit)
+    return [_due(row) for row in due] + [_due(row, row["holder"]) for row in lost]
+
+
+def look(key: ThreadKey) -> Script[Due | None]:
+    """Look whether a workflow can be entered now."""
+    row = yield from one_row("get_thread", **key.params)
+    if row is None or row["status"] is None:
+        return None
+    times = {name: row[name] for name in ("due_at", "lease_until", "now")}
+    match readiness(WorkflowStatus(row["status"]), **times):
+        case Readiness.DUE:
+            return _due(row)
+        case Readiness.LOST:
+            return _due(row, row["holder"])
+        case Readiness.NO:
+            return None
+
+
+def give_back(due: Due) -> Script[bool]:
+    """Let a workflow be due again that was reserved and not entered."""
+    row = yield from one_row("give_back_workflow_if_unmoved", **due.key.params, version=due.version)
+    return row is not None
+
+
+def end_lease(due: Due) -> Script[bool]:
+    """End the lease of a run whose process is known to be gone, so that any worker may enter its workflow."""
+    held = {"version": due.version, "holder": due.lost}
+    row = yield from one_row("end_lease_if_held", **due.key.params, **held)
+    return row is not None
+
+
 def find_running(graph: str, graph_version: int, *, limit: int) -> Script[list[Due]]:
     """Find the workflows of one graph that somebody runs, and who: one whose process is gone need not be waited for."""
     rows = yield from all_rows("list_running_workflows", graph=graph, graph_version=graph_version, limit=limit)
@@ -138,6 +178,8 @@ def find_running(graph: str, graph_version: int, *, limit: int) -> Script[list[D
 def _due(row: Row, lost: str | None = None) -> Due:
     return Due(
         key=ThreadKey(tenant=row["tenant"], thread_id=row["thread_id"]),
+        graph=row["graph"],
+        graph_version=row["graph_version"],
         version=row["version"],
         request_id=row["request_id"],
         principal=row["principal"],
@@ -220,6 +262,8 @@ def leave(key: ThreadKey, *, attempt: int, parked_on: str | None, ending: Ending
         state=advance(THREAD, ThreadState.RUNNING, event),
         expected_state=ThreadState.RUNNING,
     )
+    if left is not None and left["due_at"] is not None and left["due_at"] <= left["now"]:
+        yield Wake(key.tenant, key.thread_id, left["graph"], left["graph_version"])
     return left is not None
 
 
@@ -307,6 +351,7 @@ def resume(key: ThreadKey, *, by: str, reason: str, expected_version: int | None
         error_class=RESUMED_BY,
         error_text=f"resumed by {by}: {reason}",
     )
+    yield Wake(key.tenant, key.thread_id, row["graph"], row["graph_version"])
     return Done((yield from held_row("get_workflow", **key.params)))
 
 

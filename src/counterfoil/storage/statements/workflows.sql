@@ -82,11 +82,44 @@ set due_at = {now} + :reserve
 from due
 where tenant = due.owner
   and thread_id = due.thread
-returning tenant, thread_id, version, request_id, principal, due_at;
+returning tenant, thread_id, graph, graph_version, version, request_id, principal, due_at;
+
+-- name: give_back_workflow_if_unmoved
+-- Let a workflow be due again that was reserved and not entered.
+update counterfoil_thread
+set due_at = {now}
+where tenant = :tenant
+  and thread_id = :thread_id
+  and version = :version
+  and status in ('accepted', 'waiting')
+returning version;
+
+-- name: list_due_workflows
+-- Read the workflows of one graph that are due, the longest due first.
+select tenant, thread_id, graph, graph_version, version, request_id, principal
+from counterfoil_thread
+where graph = :graph
+  and graph_version = :graph_version
+  and due_at is not null
+  and due_at <= {now}
+  and status in ('accepted', 'waiting')
+order by due_at
+limit :limit;
+
+-- name: end_lease_if_held
+-- End the lease of a run whose process is gone, unless it moved since it was read.
+update counterfoil_thread
+set lease_until = {now}
+where tenant = :tenant
+  and thread_id = :thread_id
+  and version = :version
+  and holder = :holder
+  and status = 'running'
+returning version;
 
 -- name: list_lost_workflows
 -- Read the running workflows of one graph whose lease is over.
-select tenant, thread_id, version, request_id, principal, holder
+select tenant, thread_id, graph, graph_version, version, request_id, principal, holder
 from counterfoil_thread
 where graph = :graph
   and graph_version = :graph_version
@@ -97,7 +130,7 @@ limit :limit;
 
 -- name: list_running_workflows
 -- Read the running workflows of one graph: a worker that finds a dead holder on its own machine need not wait.
-select tenant, thread_id, version, request_id, principal, holder
+select tenant, thread_id, graph, graph_version, version, request_id, principal, holder
 from counterfoil_thread
 where graph = :graph
   and graph_version = :graph_version
@@ -169,7 +202,7 @@ where tenant = :tenant
   and thread_id = :thread_id
   and attempt = :attempt
   and state = :expected_state
-returning version, due_at;
+returning version, due_at, graph, graph_version, {now} as now;
 
 -- name: park_workflow_if_unmoved
 -- Leave a workflow to a person that was entered again and again and got no further, unless it moved since it was read.
@@ -208,7 +241,7 @@ set due_at = {now},
 where tenant = :tenant
   and thread_id = :thread_id
   and status in ('accepted', 'running', 'waiting')
-returning version;
+returning version, status, graph, graph_version;
 
 -- name: resume_workflow_if_unmoved
 -- Let a workflow go on that was left to a person, unless it moved since it was read.

@@ -1,0 +1,343 @@
+"""Procrastinate, in the same PostgreSQL database: many machines, woken by notifications.
+
+A wake-up is a job that is deferred on the connection and in the transaction of whoever makes a workflow enterable. A
+queueing lock lets the wake-ups of one workflow become one, and a lock lets one of them be at work. Its queue names the
+graph, so that only workers that register that get it. Timers stay in our rows: a job for later would hold up its lock.
+
+Of its API only what is public is used: `configure_task(...).defer`, `run_worker_async`, and its manager's
+`get_stalled_jobs`, `retry_job`, `finish_job` and `list_queues_async`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import json
+import logging
+import time
+from contextlib import asynccontextmanager, contextmanager, suppress
+from dataclasses import dataclass, field
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final, cast
+
+import procrastinate
+import psycopg
+from procrastinate import exceptions
+from procrastinate.jobs import Job, Status
+from procrastinate.schema import SchemaManager
+
+from counterfoil.engine.port import AT_ONCE, PAUSE_S, Finder, Health
+from counterfoil.errors import StoreError
+from counterfoil.storage.script import Ddl, Wake
+from counterfoil.storage.scripts import workflows
+from counterfoil.storage.scripts.threads import ThreadKey
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+
+    from counterfoil.desk import Desk
+    from counterfoil.drivers.postgres import PostgresStore
+    from counterfoil.engine.port import Handler
+    from counterfoil.storage.script import Script
+    from counterfoil.storage.scripts.workflows import Due
+
+TASK: Final = "counterfoil:enter"
+REAP: Final = "counterfoil:reap"
+"""The task that takes back what dead workers held, and its queue."""
+LONGEST_QUEUE: Final = 40
+"""Bytes of a queue's name: with what Procrastinate puts before it, it is the name of a channel, which has 63."""
+POLL_S, POOLED_POLL_S = 5.0, 0.5
+"""How often a worker looks for jobs that it was not notified of; behind a pooler it hears no notifications."""
+SWEEP_S = 1.0
+"""How often the rows are searched for what is due: timers, and what the engine lost."""
+SWEPT = 200
+"""Workflows of one graph that a sweep looks at."""
+TOLD_AGAIN_S = 30.0
+"""How long a sweeper leaves a workflow alone that it has told of and that has not moved: its job waits for its turn."""
+HEARTBEAT_S, STALLED_S = 3.0, 10.0
+"""How often a worker says that it lives, and after how long a silence its jobs are taken back: a row's lease is longer,
+so a worker that was merely busy loses nothing by it."""
+REAP_AT = "* * * * * */5"
+"""When jobs are taken back: every five seconds, by one of the workers."""
+CONNECTIONS: Final = 3
+"""Connections of a worker to its jobs: each is needed for a moment."""
+CONNECT_S: Final = 10
+"""Seconds to wait for a connection."""
+_WAITING_LOCK: Final = "procrastinate_jobs_queueing_lock"
+
+LOG = logging.getLogger("counterfoil.engine")
+
+
+def queue_of(graph: str, graph_version: int) -> str:
+    """Return the name of a graph's queue."""
+    name = f"counterfoil:{graph}@{graph_version}"
+    if len(name.encode()) <= LONGEST_QUEUE:
+        return name
+    return f"counterfoil:{hashlib.sha256(name.encode()).hexdigest()[:24]}"
+
+
+def lock_of(tenant: str, thread_id: str) -> str:
+    """Return the name of a workflow's lock: no other workflow has it, and it is plain ASCII on one line."""
+    return f"counterfoil:{json.dumps([tenant, thread_id], separators=(',', ':'))}"
+
+
+def defer(app: procrastinate.App, wake: Wake, connection: Any = None) -> Any:
+    """Return what defers the job that wakes a workflow."""
+    lock = lock_of(wake.tenant, wake.thread_id)
+    return app.configure_task(
+        TASK,
+        queue=queue_of(wake.graph, wake.graph_version),
+        lock=lock,
+        queueing_lock=lock,
+        task_kwargs={"tenant": wake.tenant, "thread_id": wake.thread_id},
+        connection=connection,
+    )
+
+
+def refused(error: Exception) -> psycopg.Error | None:
+    """Return the driver's error behind one of Procrastinate's, or None where a wake-up waits for its turn already."""
+    cause: BaseException | None = error
+    while cause is not None and not isinstance(cause, psycopg.Error):
+        cause = cause.__cause__ or cause.__context__
+    if cause is None:
+        raise error
+    waits = isinstance(cause, psycopg.errors.UniqueViolation) and (cause.diag.constraint_name or "")
+    return None if waits and waits.startswith(_WAITING_LOCK) else cause
+
+
+# --- the schema ------------------------------------------------------------------------------------------------------
+
+
+def has_schema() -> Script[bool]:
+    """Say whether the database has Procrastinate's tables, new enough for wake-ups with a lock."""
+    (row,) = yield Ddl("select to_regtype('procrastinate_job_to_defer_v1') is not null as there")
+    return bool(row["there"])
+
+
+def make_schema() -> Script[bool]:
+    """Make Procrastinate's tables where they are missing; say whether they were."""
+    yield Ddl("select pg_advisory_xact_lock(hashtext('counterfoil: tables of procrastinate'))")
+    if (yield from has_schema()):
+        return False
+    yield Ddl(SchemaManager.get_schema())
+    return True
+
+
+@contextmanager
+def once() -> Iterator[None]:
+    """Let a wake-up be one with another that waits already.
+
+    Raises:
+        psycopg.Error: it failed.
+    """
+    try:
+        yield
+    except (exceptions.ProcrastinateException, AssertionError) as error:  # it asserts English words of the server
+        if (failure := refused(error)) is not None:
+            raise failure from None
+
+
+# --- wake-ups in the caller's transaction ----------------------------------------------------------------------------
+
+
+class Waker:
+    """Defers a job on a connection of ours, whose transaction goes on where one waits already."""
+
+    def __init__(self) -> None:
+        self._blocking = procrastinate.App(connector=procrastinate.SyncPsycopgConnector())
+        self._awaiting = procrastinate.App(connector=procrastinate.PsycopgConnector())
+
+    def tell(self, connection: psycopg.Connection[Any], wake: Wake) -> None:
+        """Defer a job in the open transaction.
+
+        Raises:
+            psycopg.Error: it cannot be; the transaction is over, as with any other statement.
+        """
+        with once(), connection.transaction():
+            defer(self._blocking, wake, connection).defer()
+
+    async def atell(self, connection: psycopg.AsyncConnection[Any], wake: Wake) -> None:
+        """Defer a job on an async connection."""
+        with once():
+            async with connection.transaction():
+                await defer(self._awaiting, wake, connection).defer_async()
+
+
+# --- the engine ------------------------------------------------------------------------------------------------------
+
+
+@dataclass(slots=True, eq=False)
+class Procrastinate:
+    """Wakes workflows by jobs, on any number of machines."""
+
+    desk: Desk
+    at_once: int = AT_ONCE
+    name: str = "procrastinate"
+    waker: Waker = field(default_factory=Waker)
+    _finder: Finder = field(init=False)
+    _stopping: asyncio.Event = field(default_factory=asyncio.Event)
+    _opened: procrastinate.App | None = None
+    _told: dict[Due, float] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        """Make what finds what is due."""
+        self._finder = Finder(self.desk)
+
+    @property
+    def store(self) -> PostgresStore:
+        """Return the database, which is a PostgreSQL one."""
+        return cast("PostgresStore", self.desk.store)
+
+    # --- the port ----------------------------------------------------------------------------------------------------
+
+    def wake(self, transaction: Any, key: Wake, not_before: int | None = None) -> None:
+        """Defer a job in an open transaction; one for later is left to the sweeper."""
+        if not_before is None:
+            self.waker.tell(transaction, key)
+
+    async def awake(self, transaction: Any, key: Wake, not_before: int | None = None) -> None:
+        """Defer a job in an open transaction of an async connection."""
+        if not_before is None:
+            await self.waker.atell(transaction, key)
+
+    def stop(self) -> None:
+        """Take no more jobs; safe to call from the loop."""
+        self._stopping.set()
+
+    async def run(self, handler: Handler) -> None:
+        """Work on jobs and sweep the rows until `stop` is called."""
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self._often(PAUSE_S, lambda: self._work(handler)))
+            group.create_task(self._often(SWEEP_S, self.sweep))
+
+    async def reap(self) -> int:
+        """Give the jobs of workers that are silent to others."""
+        async with self._lent() as app:
+            found = [
+                job
+                for task in (TASK, REAP)
+                for job in await app.job_manager.get_stalled_jobs(task_name=task, seconds_since_heartbeat=STALLED_S)
+            ]
+            for job in found:
+                await _again(app, job)
+        return len(found)
+
+    async def health(self) -> Health:
+        """Say whether its tables are there, and how many jobs wait, are at work, or failed."""
+        if not await self.desk.async_store.read(has_schema):
+            return Health(engine=self.name, is_well=False, problem="its tables are missing")
+        async with self._lent() as app:
+            queues = [queue for queue in await app.job_manager.list_queues_async() if queue["name"] in self._queues]
+        details = {state: sum(int(queue[state]) for queue in queues) for state in ("todo", "doing", "failed")}
+        return Health(engine=self.name, is_well=True, details=details)
+
+    async def sweep(self) -> int:
+        """Tell once more of what is due and has no lease; say of how many workflows."""
+        for gone in await self._finder.gone():
+            await self.desk.async_store.write(partial(workflows.end_lease, gone))
+        now = time.monotonic()
+        self._told = {one: at for one, at in self._told.items() if now - at < TOLD_AGAIN_S}
+        due = [one for one in await self._finder.unreserved(SWEPT) if one not in self._told]
+        if due:
+            async with self._lent() as app:
+                for one in due:
+                    await _tell(app, one)
+                    self._told[one] = now
+        return len(due)
+
+    # --- inside ------------------------------------------------------------------------------------------------------
+
+    @property
+    def _queues(self) -> list[str]:
+        return [queue_of(*graph) for graph in self.desk.graphs]
+
+    @asynccontextmanager
+    async def _lent(self) -> AsyncIterator[procrastinate.App]:
+        """Lend Procrastinate with the connections that it has open, or with some for the moment."""
+        if self._opened is not None:
+            yield self._opened
+            return
+        async with self._app().open_async() as app:
+            yield app
+
+    def _app(self) -> procrastinate.App:
+        """Return Procrastinate with connections of its own, of which few are needed, and each for a moment."""
+        info = self.store.url.conninfo({"application_name": "counterfoil engine", "connect_timeout": CONNECT_S})
+        shared = {"prepare_threshold": None} if self.store.behind_pooler else {}
+        pool: dict[str, Any] = {"min_size": 1, "max_size": CONNECTIONS, "timeout": CONNECT_S, "kwargs": shared}
+        return procrastinate.App(connector=procrastinate.PsycopgConnector(conninfo=info, **pool))
+
+    async def _work(self, handler: Handler) -> None:
+        """Let a worker of Procrastinate's work until it breaks or is to stop."""
+        app = self._app()
+
+        @app.task(name=TASK)
+        async def enter(tenant: str, thread_id: str) -> None:
+            await handler(ThreadKey(tenant=tenant, thread_id=thread_id))
+
+        @app.periodic(cron=REAP_AT)
+        @app.task(name=REAP, queue=REAP, queueing_lock=REAP)
+        async def reap(timestamp: int) -> None:  # noqa: ARG001 - Procrastinate passes it by name
+            await self.reap()
+
+        async with app.open_async():
+            self._opened = app
+            try:
+                await self._until_stopped(app)
+            finally:
+                self._opened = None
+
+    async def _until_stopped(self, app: procrastinate.App) -> None:
+        """Let a worker work; when it is to stop, its jobs come to their end first."""
+        pooled = self.store.behind_pooler
+        working = asyncio.ensure_future(
+            app.run_worker_async(
+                queues=[*self._queues, REAP],
+                name="counterfoil",
+                concurrency=self.at_once,
+                listen_notify=not pooled,
+                fetch_job_polling_interval=POOLED_POLL_S if pooled else POLL_S,
+                delete_jobs="always",
+                install_signal_handlers=False,
+                update_heartbeat_interval=HEARTBEAT_S,
+                stalled_worker_timeout=STALLED_S,
+            )
+        )
+        stopping = asyncio.ensure_future(self._stopping.wait())
+        try:
+            await asyncio.wait((working, stopping), return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            stopping.cancel()
+            working.cancel()
+            (ended,) = await asyncio.gather(working, return_exceptions=True)
+        if isinstance(ended, Exception):
+            raise ended
+
+    async def _often(self, seconds: float, work: Callable[[], Awaitable[object]]) -> None:
+        """Do something again and again, whatever becomes of it, until the engine is to stop."""
+        while not self._stopping.is_set():
+            try:
+                await work()
+            except (StoreError, exceptions.ProcrastinateException, psycopg.Error, OSError) as error:
+                LOG.warning("Procrastinate could not go on, and is tried again: %s", str(error) or type(error).__name__)
+            with suppress(TimeoutError):
+                async with asyncio.timeout(seconds):
+                    await self._stopping.wait()
+
+
+async def _tell(app: procrastinate.App, due: Due) -> None:
+    """Defer the job of a workflow, in a transaction of its own."""
+    wake = Wake(due.key.tenant, due.key.thread_id, due.graph, due.graph_version)
+    with once():
+        await defer(app, wake).defer_async()
+
+
+async def _again(app: procrastinate.App, job: Job) -> None:
+    """Let a job be taken by others; it ends where another one of its workflow waits, which it would hold up."""
+    try:
+        await app.job_manager.retry_job(job)
+    except exceptions.ProcrastinateException as error:
+        if refused(error) is None:
+            await app.job_manager.finish_job(job, status=Status.FAILED, delete_job=True)
+        else:
+            LOG.debug("job %s was taken back by somebody else", job.id)
