@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import itertools
+import time
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from counterfoil import codec
 from counterfoil.activity import Activity
@@ -41,6 +42,18 @@ EMBEDDED = "embedded"
 """The engine that is there always: a search of the rows."""
 
 
+class AtWork(Protocol):
+    """A worker that a block keeps; both from any thread."""
+
+    def stop(self) -> None:
+        """Tell it to claim nothing more."""
+        ...
+
+    def wait(self, seconds: float) -> None:
+        """Wait until it has finished what is under way, no longer than this."""
+        ...
+
+
 @dataclass(frozen=True, slots=True)
 class Desk:
     """One opened database and all that goes with it."""
@@ -60,6 +73,8 @@ class Desk:
     """What wakes workflows, by name."""
     graphs: dict[tuple[str, int], Any] = field(default_factory=dict)
     """The graphs that workflows run, by name and version."""
+    at_work: set[AtWork] = field(default_factory=set)
+    """The workers that blocks of this process keep."""
     fitting: set[Effect[Any]] = field(default_factory=set)
     """Effects that this retention suits; those declared later are looked at when they are first asked for."""
 
@@ -68,9 +83,16 @@ class Desk:
         object.__setattr__(self, "activity", Activity(self.holder))
 
     def wait_until_idle(self, seconds: float) -> None:
-        """Wait for the entries that are under way; in a forked child they are the parent's."""
-        if not self.store.forked:
-            self.activity.wait_until_idle(seconds)
+        """End the workers and wait for the entries that are under way; in a forked child they are the parent's."""
+        if self.store.forked:
+            return
+        until = time.monotonic() + seconds
+        workers = tuple(self.at_work)
+        for each in workers:
+            each.stop()
+        for each in workers:
+            each.wait(max(0.0, until - time.monotonic()))
+        self.activity.wait_until_idle(max(0.0, until - time.monotonic()))
 
     def job(self, effect: Effect[Any], given: Mapping[str, Any], trusted: Trusted, origin: Origin) -> Job:
         """Check the arguments and make one entry into `perform`.

@@ -142,7 +142,7 @@ class Counterfoil:
         return Reviews(self.desk.store)
 
     def close(self) -> None:
-        """Wait for what is being performed, close the resources that were made, and close the database.
+        """End the workers of this process, wait for what is being performed, close its resources and the database.
 
         An effect that takes longer than half a minute is left alone: its outcome counts as unknown.
         """

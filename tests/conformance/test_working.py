@@ -6,11 +6,15 @@ from typing import Any
 
 import pytest
 
-from counterfoil import AsyncCounterfoil, Counterfoil, effect
+from counterfoil import AsyncCounterfoil, Counterfoil, effect, ledger
+from counterfoil.errors import StoreClosed
 from counterfoil.runtime.dispatcher import Dispatcher
+from tests import stores
 
 arrived: list[int] = []
 came = threading.Event()
+goes_on = threading.Event()
+LIMIT = 20
 
 
 @effect("working.post", key="{request_id}/{number}")
@@ -27,10 +31,40 @@ async def apost(call: Any, *, number: int) -> int:
     return number
 
 
+def take_time() -> int:
+    came.set()
+    goes_on.wait(LIMIT)
+    arrived.append(0)
+    return 0
+
+
+@effect("working.slow", key="{request_id}")
+def slow(call: Any) -> int:
+    return take_time()
+
+
+@effect("working.aslow", key="{request_id}")
+async def aslow(call: Any) -> int:
+    return await asyncio.to_thread(take_time)
+
+
 @pytest.fixture(autouse=True)
 def nothing_yet() -> None:
     arrived.clear()
     came.clear()
+    goes_on.clear()
+
+
+@pytest.fixture
+def told_to_stop(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let a slow effect go on when its worker is told to stop."""
+    stop = Dispatcher.stop
+
+    def stops(dispatcher: Dispatcher) -> None:
+        stop(dispatcher)
+        goes_on.set()
+
+    monkeypatch.setattr(Dispatcher, "stop", stops)
 
 
 def test_a_thread_sends_what_is_enqueued_meanwhile(url: str) -> None:
@@ -66,3 +100,47 @@ def test_what_ends_a_worker_is_raised_where_its_block_ends(url: str, monkeypatch
     with Counterfoil.open(url) as cf, pytest.raises(BaseExceptionGroup) as caught, cf.working(post):
         pass
     assert caught.group_contains(ZeroDivisionError)
+
+
+def state_of(url: str) -> str:
+    with Counterfoil.open(url) as cf:
+        return cf.operations.get("r", tenant="t").operation.state
+
+
+@stores.on_each(*stores.SHARED)
+@pytest.mark.usefixtures("told_to_stop")
+def test_closing_inside_the_block_ends_the_worker_after_what_is_under_way(url: str) -> None:
+    cf = Counterfoil.open(url)
+    with cf.working(slow):
+        cf.enqueue(slow, tenant="t", request_id="r")
+        assert came.wait(LIMIT)
+        cf.close()
+    assert (state_of(url), arrived) == ("succeeded", [0])
+
+
+@stores.on_each(*stores.SHARED)
+@pytest.mark.usefixtures("told_to_stop")
+def test_closing_ends_the_task_of_a_loop_in_the_same_way(url: str) -> None:
+    async def run() -> None:
+        cf = AsyncCounterfoil.open(url)
+        async with cf.working(aslow):
+            await cf.enqueue(aslow, tenant="t", request_id="r")
+            assert await asyncio.to_thread(came.wait, LIMIT)
+            await cf.close()
+
+    asyncio.run(run())
+    assert (state_of(url), arrived) == ("succeeded", [0])
+
+
+def test_a_worker_that_close_did_not_wait_for_ends_and_says_why(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ledger, "CLOSE_WAIT_S", 0.0)
+    cf = Counterfoil.open(url)
+    working = cf.working(slow)
+    working.__enter__()
+    cf.enqueue(slow, tenant="t", request_id="r")
+    assert came.wait(LIMIT)
+    cf.close()
+    goes_on.set()
+    with pytest.raises(BaseExceptionGroup) as caught:
+        working.__exit__(None, None, None)
+    assert caught.group_contains(StoreClosed)

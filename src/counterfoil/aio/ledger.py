@@ -117,7 +117,7 @@ class AsyncCounterfoil:
         return AsyncReviews(self.store)
 
     async def close(self) -> None:
-        """Wait for what is being performed, close the resources that were made, and close the database."""
+        """End the workers of this process, wait for what is being performed, close its resources and the database."""
         refuse_nested("close")
         await asyncio.to_thread(self.desk.wait_until_idle, CLOSE_WAIT_S)
         await asyncio.to_thread(self.desk.heartbeats.close)

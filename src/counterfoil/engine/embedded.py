@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from counterfoil.engine.port import AT_ONCE, PAUSE_S, Finder, Health
-from counterfoil.errors import StoreError
+from counterfoil.errors import StoreClosed, StoreError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -110,6 +110,8 @@ class Embedded:
             return False
         try:
             found = await self._finder.reserve(free)
+        except StoreClosed:
+            raise
         except StoreError as error:
             LOG.warning("workflows could not be searched, which is done again: %s", error)
             await asyncio.sleep(PAUSE_S)

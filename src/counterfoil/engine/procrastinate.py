@@ -27,7 +27,7 @@ from procrastinate.jobs import Job, Status
 from procrastinate.schema import SchemaManager
 
 from counterfoil.engine.port import AT_ONCE, PAUSE_S, Finder, Health
-from counterfoil.errors import StoreError
+from counterfoil.errors import StoreClosed, StoreError
 from counterfoil.storage.script import Ddl, Wake
 from counterfoil.storage.scripts import workflows
 from counterfoil.storage.scripts.threads import ThreadKey
@@ -318,6 +318,8 @@ class Procrastinate:
         while not self._stopping.is_set():
             try:
                 await work()
+            except StoreClosed:
+                raise
             except (StoreError, exceptions.ProcrastinateException, psycopg.Error, OSError) as error:
                 LOG.warning("Procrastinate could not go on, and is tried again: %s", str(error) or type(error).__name__)
             with suppress(TimeoutError):

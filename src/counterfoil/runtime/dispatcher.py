@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from counterfoil.core.arguments import CALLED
 from counterfoil.effects import REGISTRY
-from counterfoil.errors import CommitUnknown, StoreError
+from counterfoil.errors import CommitUnknown, StoreClosed, StoreError
 from counterfoil.ledger import DEFAULT_BATCH
 from counterfoil.runners import AsyncRunner, uptime
 from counterfoil.runtime.lanes import FOREVER, LONGEST_POLL_S, Lanes
@@ -201,6 +201,8 @@ class Dispatcher:
         ended, lanes = [each.ended for each in done if each.ended is not None], [lane for _, lane in searches]
         try:
             turn = await self._write(ended, lanes, holder)
+        except StoreClosed:
+            raise
         except StoreError as error:
             LOG.warning("the database did not take a turn, which is done again: %s", error)
             self.desk.activity.end_run(holder)

@@ -17,7 +17,7 @@ from counterfoil.core.arguments import LARGEST
 from counterfoil.core.states import Sender
 from counterfoil.core.unknown import AskAgainAt, AskProvider, PersonDecides, Resend, UnknownPlan, decide_unknown
 from counterfoil.effects import REGISTRY
-from counterfoil.errors import Busy, CommitUnknown, StoreError, UsageError
+from counterfoil.errors import Busy, CommitUnknown, StoreClosed, StoreError, UsageError
 from counterfoil.model import OperationKey
 from counterfoil.runners import AsyncRunner
 from counterfoil.storage import rows
@@ -68,6 +68,8 @@ class Reconciler:
         while not self._stopped.is_set():
             try:
                 await self.settle()
+            except StoreClosed:
+                raise
             except StoreError as error:
                 LOG.warning("the database did not answer; this pass is done again: %s", error)
             with suppress(TimeoutError):
