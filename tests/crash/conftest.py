@@ -1,5 +1,6 @@
 """Where the worlds of crash tests live: each scenario survives on every store."""
 
+import os
 from collections.abc import Callable, Iterable, Iterator
 
 import pytest
@@ -8,6 +9,8 @@ from counterfoil.testing.grounds import Ground, ground_at
 from counterfoil.testing.scenario import Scenario
 
 SQLITE, POSTGRES = "sqlite", "postgres"
+EVERY = int(os.environ.get("COUNTERFOIL_CRASH_EVERY", "3"))
+"""The long scenarios are struck at each n-th point with every change, and at all of them by `make crash`."""
 
 
 def everywhere(scenarios: Iterable[Scenario], is_soak: Callable[[Scenario, str], bool]) -> list[object]:

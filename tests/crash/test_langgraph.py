@@ -10,7 +10,7 @@ from counterfoil.testing.crash import Strike, crash_on, enter, is_commit, judge,
 from counterfoil.testing.crash_report import CrashPoint, Manner
 from counterfoil.testing.grounds import FILES, Ground
 from counterfoil.testing.scenario import Scenario
-from tests.crash.conftest import POSTGRES, everywhere
+from tests.crash.conftest import EVERY, POSTGRES, everywhere
 from tests.crash.graphs import GRAPHS, POOLED
 from tests.crash.threads import THREADS
 
@@ -66,10 +66,10 @@ def test_a_crash_at_any_point_leaves_a_thread_that_is_finished_with_one_effect_o
 ) -> None:
     if not scenario.ordered:  # threads that meet would share a transaction in some runs and not in others
         monkeypatch.setattr(sqlite_writer, "BATCH", 1)
-    report = crash_on(ground, scenario)
+    report = crash_on(ground, scenario, every=EVERY)
     report.raise_if_violated()
     assert len(report.points) >= least_points(scenario, ground)
-    assert len(report.runs) > len(report.points)
+    assert len(report.runs) > len(report.points) // EVERY
 
 
 def test_every_scenario_states_its_points_and_comes_in_both_colours() -> None:
