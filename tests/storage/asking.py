@@ -79,6 +79,7 @@ OTHERWISE: dict[str, dict[str, Any]] = {
     "list_operations_of_thread": {"state": None, "sender": None, "effect": None},
     "list_operations_of_stream": PAGE,
     "list_cases_in_state": {"state": "open"},
+    "list_due_effects": {"asked": '{"effect-1": 1, "effect-2": 1}'},
     "page_namespace_checkpoints": CHECKPOINTS,
     "page_thread_checkpoints": CHECKPOINTS,
     "page_tenant_checkpoints": CHECKPOINTS,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from collections import Counter
 from dataclasses import dataclass
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
@@ -22,6 +24,8 @@ if TYPE_CHECKING:
     from counterfoil.core.outbox import Terms
 FEWEST = 2
 """From so many on, outcomes are recorded all at once."""
+MANY_LANES = 8
+"""From so many effects on it pays to ask first of which something is due."""
 
 
 # --- enqueue ---------------------------------------------------------------------------------------------------------
@@ -205,9 +209,19 @@ def turn(ended: Sequence[Ended], lanes: Sequence[Lane], holder: str) -> Script[T
         result = happened.get(_key_of(one)) or (yield from _end(one))
         settled.append(result)
     claimed: list[Row] = []
-    for lane in lanes:
+    for lane in (yield from _with_work(lanes)):
         claimed.extend((yield from claim_due(lane, holder)))
     return Turn(tuple(settled), tuple(claimed))
+
+
+def _with_work(lanes: Sequence[Lane]) -> Script[Sequence[Lane]]:
+    """Leave out effects of which nothing is due, where there are many; one with two versions here is not asked for."""
+    asked = {lane.effect: lane.effect_version for lane in lanes}
+    if len(lanes) < MANY_LANES:
+        return lanes
+    found = yield from all_rows("list_due_effects", asked=json.dumps(asked))
+    due, twice = {row["effect"] for row in found}, Counter(lane.effect for lane in lanes)
+    return [lane for lane in lanes if lane.effect in due or twice[lane.effect] > 1]
 
 
 def _settle_happened(ended: Sequence[Ended]) -> Script[dict[OperationKey, settling.Settled]]:

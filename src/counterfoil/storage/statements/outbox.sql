@@ -16,6 +16,20 @@ values (:tenant, :operation_id, :effect, :effect_version, :sender, :state, :iden
 on conflict (tenant, operation_id) do nothing
 {told};
 
+-- name: list_due_effects
+-- Say of which effects, each asked for in one version, intents are due: one look each, where claims would be statements.
+select asked.key as effect
+from {asked_channels} asked
+where exists (
+  select 1
+  from counterfoil_operation intent
+  where intent.state = 'pending'
+    and intent.sender = 'dispatcher'
+    and intent.effect = asked.key
+    and intent.effect_version = cast(asked.value as bigint)
+    and intent.due_at <= {now}
+);
+
 -- name: claim_due
 -- Claim the intents of one effect that are due, the longest due first: of a stream the first that is not settled alone,
 -- and none that is paused. `since` skips what was seen to be settled; a search from the beginning follows now and then.
