@@ -274,6 +274,17 @@ def test_what_a_late_result_means(
     assert decide_late(row(state=state, attempt=attempt, facts=facts), attempt=1, outcome=outcome) == decision
 
 
+@pytest.mark.parametrize(
+    ("facts", "counted", "kind"),
+    [(KEYED, A.UNKNOWN, None), (KEYED, A.NOT_SENT, DOUBLE), (OPAQUE, A.UNKNOWN, DOUBLE), (OPAQUE, A.NOT_SENT, DOUBLE)],
+)
+def test_what_waits_to_be_sent_again_under_its_key_needs_no_case(
+    facts: ProviderFacts, counted: AttemptOutcome, kind: object
+) -> None:
+    seen = row(state=S.PENDING, attempt=1, facts=facts)
+    assert decide_late(seen, attempt=1, outcome=SUCCESS, counted=counted) == SettlesIt(kind)  # type: ignore[arg-type]
+
+
 @pytest.mark.parametrize("state", [S.IN_FLIGHT, S.SUCCEEDED, S.UNKNOWN])
 def test_a_key_makes_one_effect_of_two_sends_only_as_long_as_it_lives(state: OperationState) -> None:
     for now, kind in ((HOUR - 1, None), (HOUR, DOUBLE)):

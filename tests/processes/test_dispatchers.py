@@ -75,9 +75,9 @@ def test_four_dispatchers_send_each_once_although_one_is_killed_and_one_stopped(
         scene.provider.wait_accepted(ROWS // 8)
         running[0].kill()
         running[1].send_signal(signal.SIGSTOP)
-        scene.provider.wait_accepted(ROWS // 2, timeout=60)
         awake = threading.Timer(STOPPED_S, running[1].send_signal, [signal.SIGCONT])
-        awake.start()  # it may hold locks: those end with its transaction
+        awake.start()  # it may hold locks, a SQLite file's one for writers too: those end with its transaction
+        scene.provider.wait_accepted(ROWS // 2, timeout=LIMIT_S)
         still_open = {"pending", "in_flight"} | (set() if kind == "opaque" else {"unknown"})
         until_settled(scene, still_open)
         awake.join()

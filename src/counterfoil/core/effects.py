@@ -200,28 +200,44 @@ class NothingToAdd:
 
 LateDecision = SettlesIt | SameEffect | Superseded | NothingToAdd
 
-_LATE_PROOF_WINS: Final = sources(OPERATION, OperationEvent.PROVED_HAPPENED) - {OperationState.UNKNOWN}
+_TOLD_OTHERWISE: Final = sources(OPERATION, OperationEvent.PROVED_HAPPENED) - {
+    OperationState.UNKNOWN,
+    OperationState.PENDING,
+}
 
 
-def decide_late(row: Snapshot, *, attempt: int, outcome: AttemptOutcome) -> LateDecision:
+def decide_late(
+    row: Snapshot, *, attempt: int, outcome: AttemptOutcome, counted: AttemptOutcome | None = None
+) -> LateDecision:
     """Decide what a result means that arrives after its claim was lost.
 
-    Late proof that the effect happened wins over every state that says it did not, and then always opens a case.
+    Late proof that the effect happened wins over every state that says it did not, and then opens a case. It does not
+    where the attempt counted as unknown still, and the operation waits to be sent again under a key that makes both one
+    effect: nobody was told anything else.
+
+    Args:
+        row: The operation.
+        attempt: Which attempt the result is of.
+        outcome: The result.
+        counted: What was known of that attempt until now.
     """
     same = row.attempt == attempt
     match outcome:
         case AttemptOutcome.SUCCEEDED:
-            return _late_success(row, same=same)
+            return _late_success(row, same=same, counted=counted)
         case AttemptOutcome.NOT_SENT | AttemptOutcome.REFUSED:
             return SettlesIt() if same and row.state is OperationState.UNKNOWN else Superseded(None)
         case AttemptOutcome.UNKNOWN | AttemptOutcome.RUNNING:
             return NothingToAdd()
 
 
-def _late_success(row: Snapshot, *, same: bool) -> LateDecision:
-    if row.state in _LATE_PROOF_WINS:
+def _late_success(row: Snapshot, *, same: bool, counted: AttemptOutcome | None) -> LateDecision:
+    if row.state in _TOLD_OTHERWISE:
         return SettlesIt(CaseKind.POSSIBLE_DOUBLE_EFFECT)
     match row.state:
+        case OperationState.PENDING:
+            is_open = counted is AttemptOutcome.UNKNOWN
+            return SettlesIt(_double(row) if is_open else CaseKind.POSSIBLE_DOUBLE_EFFECT)
         case OperationState.UNKNOWN:
             return SettlesIt(None if same else _double(row))
         case OperationState.SUCCEEDED if same:

@@ -82,7 +82,12 @@ OPERATION: Table[OperationState, OperationEvent] = (
     Transition(_S.PENDING, _E.INTENT_EXPIRED, _S.EXPIRED),
     Transition(_S.PENDING, _E.DECISION_EXPIRED, _S.AWAITING_APPROVAL, "a decision ran out before the send"),
     Transition(_S.PENDING, _E.RESEND_OVER, _S.UNKNOWN, "its key's lifetime ended before it was sent again"),
-    Transition(_S.PENDING, _E.PROVED_HAPPENED, _S.SUCCEEDED, _LATE),
+    Transition(
+        _S.PENDING,
+        _E.PROVED_HAPPENED,
+        _S.SUCCEEDED,
+        "late proof wins; a case, unless it waited for its key",
+    ),
     Transition(_S.IN_FLIGHT, _E.RETURNED, _S.SUCCEEDED, "the provider's answer, stored as the receipt"),
     Transition(_S.IN_FLIGHT, _E.REFUSED, _S.FAILED, "it provably did not happen and will not be tried again"),
     Transition(_S.IN_FLIGHT, _E.NOT_SENT, _S.PENDING, "it provably did not happen; may be tried again"),

@@ -28,7 +28,17 @@ from counterfoil.core.states import (
 from counterfoil.core.unknown import all_under_key
 from counterfoil.errors import NotOneRow
 from counterfoil.storage import rows
-from counterfoil.storage.script import Row, Script, lone_row, one_row, own_rows, recorded_row, several_rows, user_code
+from counterfoil.storage.script import (
+    Row,
+    Script,
+    all_rows,
+    lone_row,
+    one_row,
+    own_rows,
+    recorded_row,
+    several_rows,
+    user_code,
+)
 from counterfoil.storage.scripts.claims import CLAIMED, Granted, Request, Seen, begun, judge, unknown_case
 from counterfoil.storage.scripts.moves import (
     Outcome,
@@ -207,9 +217,11 @@ def _settle_late(
     row = yield from existing(key)
     answer = f"attempt {granted.attempt}: {outcome.outcome}"
     yield from keep(key, granted.attempt, EvidenceKind.LATE_REPLY, answer, body=outcome.receipt)
+    attempts = yield from all_rows("list_attempts", **key_params(key))
+    counted = {each["attempt"]: AttemptOutcome(each["outcome"]) for each in attempts}.get(granted.attempt)
     yield from end_attempt(key, granted.attempt, outcome)
     means = AttemptOutcome.UNKNOWN if event is OperationEvent.OUTCOME_LOST else outcome.outcome
-    decision = decide_late(rows.snapshot(row), attempt=granted.attempt, outcome=means)
+    decision = decide_late(rows.snapshot(row), attempt=granted.attempt, outcome=means, counted=counted)
     match decision:
         case SettlesIt(kind):
             return (yield from _late_proof(key, row, outcome, kind))
