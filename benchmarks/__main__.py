@@ -12,7 +12,18 @@ from tempfile import TemporaryDirectory
 
 from benchmarks.kit import save
 
-ALL = ("effects", "threads", "processes", "checkpoints", "postgres", "colliding", "draining", "canonical", "start")
+ALL = (
+    "effects",
+    "threads",
+    "processes",
+    "checkpoints",
+    "postgres",
+    "colliding",
+    "draining",
+    "claiming",
+    "canonical",
+    "start",
+)
 MEMORY = Path("/dev/shm")  # noqa: S108 - a file system in memory, where there is one: no disk, CPU alone
 
 
