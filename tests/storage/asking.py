@@ -41,8 +41,8 @@ ASKED: dict[str, Any] = {
     "oldest": 0,
     # workflows, what they wait for, and what comes
     "graph": "hiring", "graph_version": 1, "shape": "{}", "input_digest": b"i" * 32, "input": b"x", "status": "waiting",
-    "tries": 1, "mark": 1, "waits_for": "feedback", "reserve": 30_000, "event": "feedback", "subject": "s-1",
-    "until": None, "timeout": None, "event_seq": None, "event_id": "e-1", "sequence": 1,
+    "tries": 1, "mark": 1, "waits_for": "feedback", "reserve": 30_000, "later_than": 60_000, "event": "feedback",
+    "subject": "s-1", "until": None, "timeout": None, "event_seq": None, "event_id": "e-1", "sequence": 1,
     # migrations
     "number": 99, "digest": "d",
 }  # fmt: skip

@@ -25,6 +25,10 @@ class Entries:
         """Return what the next entry makes of it: a new checkpoint since the last one says that it got on."""
         return Entries(tries=self.tries + 1 if newest == self.mark else 1, mark=newest)
 
+    def failed(self, newest: int) -> Entries:
+        """Return what an entry that failed makes of it: if it got on, it is the first at the place that it got to."""
+        return Entries(tries=self.tries if newest == self.mark else 1, mark=newest)
+
 
 class Readiness(Enum):
     """Whether a workflow can be entered now: its time has come, or its run died."""
@@ -43,7 +47,9 @@ def readiness(status: WorkflowStatus, *, due_at: int | None, lease_until: int, n
     """Say whether a workflow can be entered now."""
     if is_waiting(status) and due_at is not None and due_at <= now:
         return Readiness.DUE
-    return Readiness.LOST if status is WorkflowStatus.RUNNING and lease_until <= now else Readiness.NO
+    is_held = due_at is not None and due_at > now  # it was just found not to fit
+    is_lost = status is WorkflowStatus.RUNNING and lease_until <= now and not is_held
+    return Readiness.LOST if is_lost else Readiness.NO
 
 
 def is_poison(entries: Entries, newest: int, *, most: int) -> bool:

@@ -73,8 +73,13 @@ def _fits(asked: Asked, event: Offered) -> bool:
         return True
     payload = event.payload
     return isinstance(payload, dict) and all(
-        name in payload and payload[name] == value for name, value in asked.match.items()
+        name in payload and _are_equal(payload[name], value) for name, value in asked.match.items()
     )
+
+
+def _are_equal(given: Any, wanted: Any) -> bool:
+    """Compare as fingerprints do: 1 is 1.0 and not true."""
+    return isinstance(given, bool) is isinstance(wanted, bool) and bool(given == wanted)
 
 
 def decide_arrival(status: WorkflowStatus | None, *, sequence: int | None, newest: int | None) -> InboxState:

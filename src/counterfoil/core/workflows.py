@@ -70,7 +70,12 @@ class Ended:
     status: WorkflowStatus
 
 
-ThreadDecision = Free | Taken | OtherRequest | Moved | Ended
+@dataclass(frozen=True, slots=True)
+class TakesNoInput:
+    """The thread is a workflow, which was started with its input."""
+
+
+ThreadDecision = Free | Taken | OtherRequest | Moved | Ended | TakesNoInput
 
 _KEPT = ("request_id", "workflow_id", "principal")
 
@@ -102,6 +107,8 @@ def decide_thread(
     held = row.state is ThreadState.RUNNING and not is_over(row.lease_until, row.now)
     if held and row.holder != known_dead and not _is_next_attempt(row, served):
         return Taken(row.holder or "", row.lease_until)
+    if row.status is not None and expected_version is None and not goes_on:
+        return TakesNoInput()
     for name in _KEPT if goes_on else ():
         given, kept = trusted.get(name), getattr(row, name)
         if given is not None and kept is not None and given != kept:

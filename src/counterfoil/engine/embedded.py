@@ -117,7 +117,7 @@ class Embedded:
             await asyncio.sleep(PAUSE_S)
             return False
         running = set(self._running.values())
-        entering = [due for due in found if due.key not in running]
+        entering = [due for due in found if due.lost is None or due.key not in running]
         for due in entering[:free]:
             self._begin(handler, due)
         self._is_idle = not entering

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
+from counterfoil.engine.stranded import tell_stranded
 from counterfoil.storage.scripts import workflows
 
 if TYPE_CHECKING:
@@ -105,12 +106,16 @@ class Finder:
     def __init__(self, desk: Desk) -> None:
         self._desk = desk
         self._lost_at = 0.0
+        self._turn = -1
 
     async def reserve(self, limit: int) -> list[Due]:
-        """Find some and reserve them for this process, no more than `limit` of one graph."""
+        """Find some, no more than `limit`, and reserve them for this process; another graph comes first each time."""
         found: list[Due] = []
-        for graph in tuple(self._desk.graphs):
-            found += await self._desk.async_store.write(partial(workflows.find_due, *graph, limit=limit))
+        graphs = tuple(self._desk.graphs)
+        self._turn = (self._turn + 1) % max(len(graphs), 1)
+        for graph in graphs[self._turn :] + graphs[: self._turn]:
+            if (room := limit - len(found)) > 0:
+                found += await self._desk.async_store.write(partial(workflows.find_due, *graph, limit=room))
         return [*found, *(due for due in await self.gone() if due not in found)]
 
     async def unreserved(self, limit: int) -> list[Due]:
@@ -125,6 +130,7 @@ class Finder:
         if time.monotonic() < self._lost_at:
             return []
         self._lost_at = time.monotonic() + LOST_EVERY_S
+        await tell_stranded(self._desk, limit=LOOKED_THROUGH)
         running: list[Due] = []
         for graph in tuple(self._desk.graphs):
             listed = partial(workflows.find_running, *graph, limit=LOOKED_THROUGH)

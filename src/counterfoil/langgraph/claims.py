@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from langgraph.types import Command
 
 from counterfoil.core.durations import utc_text
-from counterfoil.core.workflows import Ended, Moved, OtherRequest, Taken
+from counterfoil.core.workflows import Ended, Moved, OtherRequest, Taken, TakesNoInput
 from counterfoil.errors import (
     CommitUnknown,
     CounterfoilError,
@@ -20,6 +20,7 @@ from counterfoil.errors import (
     ThreadBusy,
     TrustedFieldMismatch,
     VersionConflict,
+    WorkflowConflict,
     WorkflowEnded,
     WorkflowParked,
 )
@@ -27,7 +28,7 @@ from counterfoil.langgraph import endings
 from counterfoil.langgraph.context import CONF, KEY, Context, Run, conf_of, thread_of, unclaimed
 from counterfoil.langgraph.serving import served_run
 from counterfoil.model import Trusted
-from counterfoil.storage.scripts import threads, workflows
+from counterfoil.storage.scripts import leaving, threads
 from counterfoil.storage.scripts.threads import Claimed, Poisoned, ThreadClaim, ThreadKey, ThreadRequest
 from counterfoil.writing import awrite, write
 
@@ -149,7 +150,7 @@ class Wish:
                 raise _not_entered(key, answer)
 
 
-def _not_entered(key: ThreadKey, answer: Moved | Ended | Poisoned) -> OperationError:
+def _not_entered(key: ThreadKey, answer: Moved | Ended | TakesNoInput | Poisoned) -> OperationError:
     """Return why a workflow was not entered."""
     facts: dict[str, Any] = {"tenant": key.tenant, "operation_id": "", "workflow_id": key.thread_id}
     told = f"Workflow {key.thread_id} of tenant {key.tenant}"
@@ -165,6 +166,13 @@ def _not_entered(key: ThreadKey, answer: Moved | Ended | Poisoned) -> OperationE
                 f"{told} is {status}, and goes on no more. No node ran. Start another one under an id of its own with"
                 " cf.workflows.start(...).",
                 status=str(status),
+                **facts,
+            )
+        case TakesNoInput():
+            return WorkflowConflict(
+                f"{told} was started with its input, and takes no other input. No node ran. Let it go on with None,"
+                " answer its question with Command(resume=...), tell it something with cf.workflows.deliver(...), or"
+                " start another one under an id of its own.",
                 **facts,
             )
         case Poisoned(tries):
@@ -298,7 +306,7 @@ def _end(run: Run) -> None:
 def _leave(run: Run) -> Any:
     parked_on = run.parked[-1] if run.parked else None
     if run.is_workflow:
-        return workflows.leave(run.key, attempt=run.attempt, parked_on=parked_on, ending=run.ending)
+        return leaving.leave(run.key, attempt=run.attempt, parked_on=parked_on, ending=run.ending)
     return threads.leave(run.key, attempt=run.attempt, parked_on=parked_on)
 
 

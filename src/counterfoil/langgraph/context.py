@@ -18,8 +18,8 @@ from counterfoil.core.templates import validate_id
 from counterfoil.desk import Desk
 from counterfoil.errors import ExitDurability, InvalidId, NoActiveCounterfoil, ReservedConfig
 from counterfoil.model import Origin, Trusted
+from counterfoil.storage.scripts.leaving import Ending, Paused
 from counterfoil.storage.scripts.threads import Entry, Step, ThreadKey
-from counterfoil.storage.scripts.workflows import Ending, Paused
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

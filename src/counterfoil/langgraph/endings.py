@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from counterfoil.errors import CheckpointNotFound, CounterfoilError, Retry, ThreadParked
 from counterfoil.langgraph.parking import is_ours
-from counterfoil.storage.scripts.workflows import Ending, Finished, Paused, Raised
+from counterfoil.storage.scripts.leaving import Ending, Finished, Paused, Raised, Stopped
 
 if TYPE_CHECKING:
     from langgraph.runtime import RunControl
@@ -36,14 +36,17 @@ def of_state(run: Run, state: StateSnapshot, control: RunControl) -> Ending:
 
 
 def of_error(run: Run, error: BaseException) -> Ending:
-    """Return what a run came to that an error ended; one that was only stopped is due again at once."""
-    if not isinstance(error, Exception) or isinstance(error, _ASTRAY):
+    """Return what a run came to that an error ended; one that did not reach any node is due again at once."""
+    if isinstance(error, _ASTRAY):
         return Paused("a worker", due_in=0)
     entry = run.context.entry
+    most_tries = None if entry is None else entry.most_tries
+    if not isinstance(error, Exception):
+        return Stopped(most_tries)
     return Raised(
         error_class=type(error).__name__,
         error_text=_text(error),
-        most_tries=None if entry is None else entry.most_tries,
+        most_tries=most_tries,
         is_final=isinstance(error, CounterfoilError) and error.retry is Retry.NEVER,
     )
 

@@ -8,7 +8,15 @@ from langgraph.types import RetryPolicy
 
 from counterfoil.aio.ledger import AsyncCounterfoil
 from counterfoil.desk import check_effect
-from counterfoil.errors import CounterfoilError, EffectInCachedNode, MintedHere, OutcomeUnknown, Retry, TenantMissing
+from counterfoil.errors import (
+    CounterfoilError,
+    EffectInCachedNode,
+    MintedHere,
+    OutcomeUnknown,
+    Retry,
+    TenantMissing,
+    VersionConflict,
+)
 from counterfoil.langgraph.context import CACHED, Here, locate
 from counterfoil.langgraph.mint import PREFIX
 from counterfoil.langgraph.parking import park
@@ -20,6 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from counterfoil.effects import Effect
+    from counterfoil.langgraph.context import Run
     from counterfoil.model import Receipt
     from counterfoil.storage.script import Maker
 
@@ -37,11 +46,14 @@ def perform(effect: Effect[T], /, **arguments: Any) -> Receipt[T]:
         TenantMissing: the run has no tenant.
         EffectInCachedNode: a cache may answer for this node.
         MintedHere: an id is used in the step that minted it.
+        VersionConflict: the run no longer owns its workflow.
         OperationError: the operation cannot go on now.
     """
     here = _ready(effect)
     for question in _suspicions(here, effect, arguments):
         _refuse_minted(effect, here.desk.store.read(question))
+    if (run := here.run) is not None and run.is_workflow:
+        _refuse_unowned(run, effect, here.desk.store.read(_owns(run)))
     try:
         return Counterfoil(here.desk).perform_as(effect, arguments, here.trusted, here.origin)
     except OutcomeUnknown as error:
@@ -53,6 +65,8 @@ async def aperform(effect: Effect[T], /, **arguments: Any) -> Receipt[T]:
     here = _ready(effect)
     for question in _suspicions(here, effect, arguments):
         _refuse_minted(effect, await here.desk.async_store.read(question))
+    if (run := here.run) is not None and run.is_workflow:
+        _refuse_unowned(run, effect, await here.desk.async_store.read(_owns(run)))
     try:
         return await AsyncCounterfoil(here.desk).perform_as(effect, arguments, here.trusted, here.origin)
     except OutcomeUnknown as error:
@@ -95,6 +109,21 @@ def _suspicions(here: Here, effect: Effect[Any], arguments: dict[str, Any]) -> l
         return []
     key = ThreadKey(tenant=here.trusted.tenant, thread_id=here.origin.thread_id or "")
     return [lambda value=value: threads.is_minted_here(key, minted_id=value, step=step) for value in minted]  # type: ignore[misc]
+
+
+def _owns(run: Run) -> Maker[bool]:
+    return lambda: threads.is_owned(run.key, attempt=run.attempt)
+
+
+def _refuse_unowned(run: Run, effect: Effect[Any], is_owned: bool) -> None:  # noqa: FBT001 - the answer to the question
+    if not is_owned:
+        raise VersionConflict(
+            f"This run no longer owns workflow {run.key.thread_id}: it was cancelled, or another worker entered it. The"
+            f" effect {effect.name} was not sent from here.",
+            tenant=run.key.tenant,
+            operation_id="",
+            thread_id=run.key.thread_id,
+        )
 
 
 def _refuse_minted(effect: Effect[Any], minted_here: bool) -> None:  # noqa: FBT001 - the answer to the question

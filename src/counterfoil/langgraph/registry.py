@@ -105,9 +105,11 @@ def registered(desk: Desk, graph: Any, *, name: str, version: int, tries: int) -
 
 def shape_of(graph: Any) -> str:
     """Return a graph's nodes, state fields and order as text: by that a workflow knows the graph that it began in."""
-    nodes = sorted(name for name in graph.nodes if not name.startswith("__"))
-    fields = sorted(name for name in graph.channels if _is_field(name))
-    return json.dumps({"nodes": nodes, "fields": fields, "order": sorted(_order(graph))}, separators=(",", ":"))
+    parts = [("", graph), *((f"{name}|", child) for name, child in graph.get_subgraphs(recurse=True))]
+    nodes = sorted(f"{of}{name}" for of, each in parts for name in each.nodes if not name.startswith("__"))
+    fields = sorted(f"{of}{name}" for of, each in parts for name in each.channels if _is_field(name))
+    order = sorted(f"{of}{edge}" for of, each in parts for edge in _order(each))
+    return json.dumps({"nodes": nodes, "fields": fields, "order": order}, separators=(",", ":"))
 
 
 def _is_field(name: str) -> bool:
@@ -120,7 +122,9 @@ def _order(graph: Any) -> Iterator[str]:
         return
     yield from (f"{before} -> {after}" for before, after in builder.edges)
     yield from (f"{' + '.join(sorted(before))} -> {after}" for before, after in builder.waiting_edges)
-    yield from (f"{before} -> {name}()" for before, branches in builder.branches.items() for name in branches)
+    for before, branches in builder.branches.items():
+        for name, branch in branches.items():
+            yield from (f"{before} -> {name}() -> {after}" for after in (branch.ends or {"": "?"}).values())
 
 
 def differences(began: str, now: str) -> tuple[str, ...]:

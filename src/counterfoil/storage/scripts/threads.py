@@ -20,6 +20,7 @@ from counterfoil.core.workflows import (
     SameId,
     ServedRun,
     Taken,
+    TakesNoInput,
     ThreadDecision,
     ThreadSnapshot,
     decide_mint,
@@ -106,7 +107,7 @@ class Poisoned:
     tries: int
 
 
-ThreadClaim = Claimed | Taken | OtherRequest | Moved | Ended | Poisoned
+ThreadClaim = Claimed | Taken | OtherRequest | Moved | Ended | TakesNoInput | Poisoned
 
 
 def claim(request: ThreadRequest) -> Script[ThreadClaim]:
@@ -274,6 +275,12 @@ def owner_in(parts: Sequence[Row]) -> int | None:
         if row["part"] == "thread":
             return int(row["seq"]) if row["name"] == _RUNNING else 0
     return None
+
+
+def is_owned(key: ThreadKey, *, attempt: int) -> Script[bool]:
+    """Say whether a run owns its thread still."""
+    row = yield from one_row("get_thread", **key.params)
+    return row is not None and row["state"] == _RUNNING and row["attempt"] == attempt
 
 
 def keep_unmanaged(key: ThreadKey) -> Script[None]:

@@ -95,7 +95,8 @@ def ask(question: Question) -> Script[Came | TimedOut | Open | NoInbox | NotStor
 
 def _noted(question: Question) -> Script[Row]:
     """Return the wait's row, which holds from the first time on when its time is over."""
-    row = yield from one_row("ask_wait_again", **question.id, attempt=question.attempt)
+    asked = {"attempt": question.attempt, "event": question.event, "subject": question.subject}
+    row = yield from one_row("ask_wait_again", **question.id, **asked)
     if row is not None:
         return row
     return (
@@ -104,10 +105,8 @@ def _noted(question: Question) -> Script[Row]:
             **question.id,
             checkpoint_ns=question.step.checkpoint_ns,
             node=question.node,
-            event=question.event,
-            subject=question.subject,
             state=WaitState.OPEN,
-            attempt=question.attempt,
+            **asked,
             until=question.until,
             timeout=question.timeout,
         )

@@ -1,4 +1,4 @@
-"""Scripts by which workflows are started, found due, left, resumed and cancelled; their threads' scripts claim them."""
+"""Scripts by which workflows are started, found due, resumed and cancelled; their threads' scripts claim them."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from counterfoil import codec
-from counterfoil.core.entries import Readiness, pause_after, readiness
+from counterfoil.core.entries import Readiness, readiness
 from counterfoil.core.machine import advance, legal
 from counterfoil.core.states import (
     ENDED,
@@ -14,7 +14,6 @@ from counterfoil.core.states import (
     WORKFLOW,
     ThreadEvent,
     ThreadState,
-    WaitState,
     WorkflowEvent,
     WorkflowStatus,
 )
@@ -124,18 +123,22 @@ class Due:
 
 
 def find_due(graph: str, graph_version: int, *, limit: int) -> Script[list[Due]]:
-    """Find workflows of one graph to enter: those whose time has come, and those whose run died."""
+    """Find workflows of one graph to enter: those whose time has come, and those whose run died.
+
+    Whoever finds one enters it: one that is only found is not found again before its reservation is over.
+    """
     named = {"graph": graph, "graph_version": graph_version}
-    yield from all_rows("wake_settled_workflows", **named)
-    due = yield from all_rows("reserve_due_workflows", **named, limit=limit, reserve=RESERVE_MS)
+    yield from all_rows("wake_settled_workflows", **named, later_than=LOOK_AGAIN_MS)
     lost = yield from all_rows("list_lost_workflows", **named, limit=limit)
+    room = limit - len(lost)
+    due = (yield from all_rows("reserve_due_workflows", **named, limit=room, reserve=RESERVE_MS)) if room else ()
     return [_due(row) for row in due] + [_due(row, row["holder"]) for row in lost]
 
 
 def list_due(graph: str, graph_version: int, *, limit: int) -> Script[list[Due]]:
     """Find the same workflows and reserve none: an engine is told of them once more, and may hand them to anybody."""
     named = {"graph": graph, "graph_version": graph_version}
-    yield from all_rows("wake_settled_workflows", **named)
+    yield from all_rows("wake_settled_workflows", **named, later_than=LOOK_AGAIN_MS)
     due = yield from all_rows("list_due_workflows", **named, limit=limit)
     lost = yield from all_rows("list_lost_workflows", **named, limit=limit)
     return [_due(row) for row in due] + [_due(row, row["holder"]) for row in lost]
@@ -204,6 +207,19 @@ def entry(key: ThreadKey) -> Script[Kept | None]:
     return Kept(payload=row["input"], has_begun=bool(row["has_begun"]), shape=row["shape"])
 
 
+def find_stranded(graph: str, *, error_class: str, limit: int) -> Script[list[Due]]:
+    """Find the workflows of a graph that are due in whatever version, unless they say already what they miss."""
+    rows = yield from all_rows("list_stranded_workflows", graph=graph, error_class=error_class, limit=limit)
+    return [_due(row) for row in rows]
+
+
+def note(due: Due, *, error_class: str, error_text: str) -> Script[bool]:
+    """Say why a workflow that is due is not entered here; a worker that can enters it all the same."""
+    told = {"error_class": error_class, "error_text": error_text}
+    row = yield from one_row("note_workflow_if_unmoved", **due.key.params, version=due.version, **told)
+    return row is not None
+
+
 def hold(due: Due, *, error_class: str, error_text: str) -> Script[bool]:
     """Say why a workflow that is due is not entered; it is looked at again in a while."""
     row = yield from one_row(
@@ -215,99 +231,6 @@ def hold(due: Due, *, error_class: str, error_text: str) -> Script[bool]:
         error_text=error_text,
     )
     return row is not None
-
-
-# --- the end of a run ------------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True)
-class Finished:
-    """The graph came to its end."""
-
-
-@dataclass(frozen=True, slots=True)
-class Paused:
-    """The run waits; `due_in` says when it is entered at the latest, in milliseconds, None: when something comes."""
-
-    waits_for: str | None
-    due_in: int | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Raised:
-    """A node raised; `is_final` says that to enter it again would be senseless."""
-
-    error_class: str
-    error_text: str
-    most_tries: int | None
-    is_final: bool
-
-
-Ending = Finished | Paused | Raised
-
-
-def leave(key: ThreadKey, *, attempt: int, parked_on: str | None, ending: Ending) -> Script[bool]:
-    """Give a workflow's thread back with what its run came to; False if another run owns it by now."""
-    row = yield from one_row("lock_thread", **key.params)
-    if row is None or row["attempt"] != attempt or row["status"] is None:
-        return False
-    columns = yield from _ended(key, row, ending)
-    event = ThreadEvent.RELEASED if parked_on is None else ThreadEvent.PARKED
-    left = yield from one_row(
-        "leave_workflow_if_claimed",
-        **key.params,
-        **columns,
-        attempt=attempt,
-        parked_on=parked_on,
-        state=advance(THREAD, ThreadState.RUNNING, event),
-        expected_state=ThreadState.RUNNING,
-    )
-    if left is not None and left["due_at"] is not None and left["due_at"] <= left["now"]:
-        yield Wake(key.tenant, key.thread_id, left["graph"], left["graph_version"])
-    return left is not None
-
-
-def _ended(key: ThreadKey, row: Row, ending: Ending) -> Script[dict[str, Any]]:
-    match ending:
-        case Finished():
-            return _columns(row, WorkflowEvent.FINISHED)
-        case Paused(waits_for, due_in):
-            waits = yield from all_rows(
-                "list_asked_waits", **key.params, attempt=row["attempt"], expected_state=WaitState.OPEN
-            )
-            due_at = min((wait["due_at"] for wait in waits if wait["due_at"] is not None), default=None)
-            told = _told(waits) or waits_for
-            return _columns(row, WorkflowEvent.PAUSED) | {"due_at": due_at, "delay": due_in, "waits_for": told}
-        case Raised():
-            return _after_error(row, ending)
-
-
-def _after_error(row: Row, ending: Raised) -> dict[str, Any]:
-    told = {"error_class": ending.error_class, "error_text": ending.error_text, "tries": row["tries"]}
-    if ending.is_final:
-        return _columns(row, WorkflowEvent.FAILED) | told
-    if ending.most_tries is not None and row["tries"] >= ending.most_tries:
-        return _columns(row, WorkflowEvent.TRIES_USED_UP) | told
-    again = {"delay": pause_after(row["tries"]), "waits_for": "its next try"}
-    return _columns(row, WorkflowEvent.PAUSED) | again | told
-
-
-def _columns(row: Row, event: WorkflowEvent) -> dict[str, Any]:
-    return {
-        "status": advance(WORKFLOW, WorkflowStatus(row["status"]), event),
-        "terminal": event is not WorkflowEvent.PAUSED,
-        "due_at": None,
-        "delay": None,
-        "tries": 0,
-        "waits_for": None,
-        "error_class": None,
-        "error_text": None,
-    }
-
-
-def _told(waits: Sequence[Row]) -> str | None:
-    """Return in words what a run waits for."""
-    return ", ".join(sorted({wait["event"] or wait["name"] for wait in waits})) or None
 
 
 # --- people ----------------------------------------------------------------------------------------------------------

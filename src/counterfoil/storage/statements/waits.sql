@@ -19,7 +19,9 @@ returning state, attempt, due_at, event_seq, {now} as now;
 -- name: ask_wait_again
 -- Note that a run asks for a wait's answer.
 update counterfoil_wait
-set attempt = :attempt
+set attempt = :attempt,
+  event = :event,
+  subject = :subject
 where tenant = :tenant
   and thread_id = :thread_id
   and task_id = :task_id

@@ -118,14 +118,26 @@ where tenant = :tenant
 returning version;
 
 -- name: list_lost_workflows
--- Read the running workflows of one graph whose lease is over.
+-- Read the running workflows of one graph whose lease is over, but for those that were just found not to fit.
 select tenant, thread_id, graph, graph_version, version, request_id, principal, holder
 from counterfoil_thread
 where graph = :graph
   and graph_version = :graph_version
   and status = 'running'
   and lease_until <= {now}
+  and (due_at is null or due_at <= {now})
 order by lease_until
+limit :limit;
+
+-- name: list_stranded_workflows
+-- Read the workflows of one graph, whatever its version, that nobody enters though they are due, unless they say why.
+select tenant, thread_id, graph, graph_version, version, request_id, principal
+from counterfoil_thread
+where graph = :graph
+  and (error_class is null or error_class <> :error_class)
+  and (status in ('accepted', 'waiting') and due_at <= {now}
+    or status = 'running' and lease_until <= {now})
+order by due_at
 limit :limit;
 
 -- name: list_running_workflows
@@ -135,6 +147,7 @@ from counterfoil_thread
 where graph = :graph
   and graph_version = :graph_version
   and status = 'running'
+  and (due_at is null or due_at <= {now})
 order by lease_until
 limit :limit;
 
@@ -146,7 +159,7 @@ where graph = :graph
   and graph_version = :graph_version
   and status = 'waiting'
   and parked_on is not null
-  and due_at is null
+  and (due_at is null or due_at > {now} + :later_than)
   and not exists (
     select 1
     from counterfoil_operation operation
@@ -194,6 +207,7 @@ set state = :state,
     coalesce(cast(:due_at as bigint), 9223372036854775807),
     coalesce({now} + :delay, 9223372036854775807)), 9223372036854775807) end,
   tries = :tries,
+  mark = :mark,
   waits_for = :waits_for,
   error_class = :error_class,
   error_text = :error_text,
@@ -227,6 +241,16 @@ returning version;
 update counterfoil_thread
 set due_at = {now} + :delay,
   error_class = :error_class,
+  error_text = :error_text
+where tenant = :tenant
+  and thread_id = :thread_id
+  and version = :version
+returning version;
+
+-- name: note_workflow_if_unmoved
+-- Say why a workflow that is due is not entered here, unless it moved since it was read; others may enter it at once.
+update counterfoil_thread
+set error_class = :error_class,
   error_text = :error_text
 where tenant = :tenant
   and thread_id = :thread_id
