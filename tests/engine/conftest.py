@@ -10,11 +10,9 @@ from counterfoil.engine.choosing import made_for
 from counterfoil.testing.provider_client import CountingProvider
 from counterfoil.testing.provider_desk import Settings
 from tests.engine.fleet import Fleet
+from tests.engine.names import EMBEDDED_SQLITE, ENGINES, PROCRASTINATE
 from tests.engine.program import Place, opened_at
 from tests.postgres.servers import Server
-
-EMBEDDED_SQLITE, EMBEDDED_POSTGRES, PROCRASTINATE = "embedded-sqlite", "embedded-postgres", "procrastinate"
-ENGINES = (EMBEDDED_SQLITE, EMBEDDED_POSTGRES, PROCRASTINATE)
 
 
 @pytest.fixture(params=ENGINES)

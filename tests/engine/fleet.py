@@ -10,6 +10,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
+import psycopg
+
 from counterfoil import Counterfoil
 from tests.engine.program import TENANT, Place
 
@@ -19,12 +21,12 @@ LIMIT_S = 60.0
 T = TypeVar("T")
 
 
-def until(ask: Callable[[], T | None], limit: float = LIMIT_S) -> T:
+def until(ask: Callable[[], T | None], limit: float = LIMIT_S, every: float = 0.02) -> T:
     """Return what is asked for as soon as it is there."""
     end = time.monotonic() + limit
     while (found := ask()) is None:
         assert time.monotonic() < end, f"not so in {limit} s"
-        time.sleep(0.02)
+        time.sleep(every)
     return found
 
 
@@ -47,10 +49,9 @@ class Fleet:
         """Start a worker, and wait until it works."""
         return self._ready(self._begun(**changes))
 
-    def start_two(self) -> None:
+    def start_two(self) -> list["subprocess.Popen[str]"]:
         """Start two workers at the same time."""
-        for each in [self._begun(), self._begun()]:
-            self._ready(each)
+        return [self._ready(each) for each in [self._begun(), self._begun()]]
 
     def _begun(self, **changes: Any) -> "subprocess.Popen[str]":
         place = replace(self.place, **changes)
@@ -69,6 +70,12 @@ class Fleet:
         lines = [process.stdout.readline(), process.stdout.readline()]
         assert lines[1].startswith("Entering workflows of "), self.words()
         return process
+
+    def forget_all(self) -> None:
+        """Take from the engine all that it was told."""
+        if self.place.engine == "procrastinate":
+            with psycopg.connect(self.place.database, autocommit=True) as connection:
+                connection.execute("delete from procrastinate_jobs where status = 'todo'")
 
     def words(self) -> str:
         """Return what the workers wrote to their logs."""

@@ -116,17 +116,18 @@ def chain(**nodes: Any) -> Any:
 
 def hurry() -> None:
     """Notice the dead sooner."""
-    claims.LEASE_MS = 3_000
+    claims.LEASE_MS = 2_000
     port.LOST_EVERY_S = 0.5
     workflows.LOOK_AGAIN_MS = 500  # a workflow that is held
-    workflows.RESERVE_MS = 3_000
+    workflows.RESERVE_MS = 2_000
     try:
         from counterfoil.engine import procrastinate
     except ImportError:
         return
-    procrastinate.HEARTBEAT_S, procrastinate.STALLED_S = 0.5, 2.0
+    procrastinate.HEARTBEAT_S, procrastinate.STALLED_S = 0.3, 1.2
     procrastinate.REAP_AT = "* * * * * */1"
     procrastinate.SWEEP_S, procrastinate.TOLD_AGAIN_S = 0.3, 2.0
+    procrastinate.PATIENCE_MS, procrastinate.LATE_EVERY_S = 1_000, 0.3
 
 
 def opened_at(place: Place, *, has_graphs: bool = True) -> Counterfoil:

@@ -15,7 +15,7 @@ import hashlib
 import json
 import logging
 import time
-from contextlib import asynccontextmanager, contextmanager, suppress
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, cast
@@ -33,7 +33,7 @@ from counterfoil.storage.scripts import workflows
 from counterfoil.storage.scripts.threads import ThreadKey
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+    from collections.abc import AsyncIterator, Awaitable, Callable
 
     from counterfoil.desk import Desk
     from counterfoil.drivers.postgres import PostgresStore
@@ -52,8 +52,15 @@ SWEEP_S = 1.0
 """How often the rows are searched for what is due: timers, and what the engine lost."""
 SWEPT = 200
 """Workflows of one graph that a sweep looks at."""
+PATIENCE_MS, LATE_EVERY_S = 10_000, 5.0
+"""How long a wake-up that was told of is not taken for lost, and how often those are looked for.
+
+One that merely waits for its turn is told of in vain, which costs a statement and a line in the server's log.
+"""
 TOLD_AGAIN_S = 30.0
-"""How long a sweeper leaves a workflow alone that it has told of and that has not moved: its job waits for its turn."""
+"""How long a sweeper leaves a workflow alone that it has told of and that has not moved."""
+NEVER: Final = 1 << 52
+"""Milliseconds of patience without end."""
 HEARTBEAT_S, STALLED_S = 3.0, 10.0
 """How often a worker says that it lives, and after how long a silence its jobs are taken back: a row's lease is longer,
 so a worker that was merely busy loses nothing by it."""
@@ -63,6 +70,11 @@ CONNECTIONS: Final = 3
 """Connections of a worker to its jobs: each is needed for a moment."""
 CONNECT_S: Final = 10
 """Seconds to wait for a connection."""
+FAILURES: Final = (exceptions.ProcrastinateException, AssertionError)
+"""What a deferral ends with that fails; it asserts that the server tells of a lock that is taken in English."""
+SAVEPOINT: Final = "savepoint counterfoil_wake"
+RELEASE: Final = "release savepoint counterfoil_wake"
+UNDO: Final = f"rollback to {SAVEPOINT}; {RELEASE}"
 _WAITING_LOCK: Final = "procrastinate_jobs_queueing_lock"
 
 LOG = logging.getLogger("counterfoil.engine")
@@ -110,8 +122,9 @@ def refused(error: Exception) -> psycopg.Error | None:
 
 def has_schema() -> Script[bool]:
     """Say whether the database has Procrastinate's tables, new enough for wake-ups with a lock."""
-    (row,) = yield Ddl("select to_regtype('procrastinate_job_to_defer_v1') is not null as there")
-    return bool(row["there"])
+    names = "to_regclass('procrastinate_workers'), to_regtype('procrastinate_job_to_defer_v1')"
+    (row,) = yield Ddl(f"select num_nulls({names}) as lacking")
+    return not row["lacking"]
 
 
 def make_schema() -> Script[bool]:
@@ -121,20 +134,6 @@ def make_schema() -> Script[bool]:
         return False
     yield Ddl(SchemaManager.get_schema())
     return True
-
-
-@contextmanager
-def once() -> Iterator[None]:
-    """Let a wake-up be one with another that waits already.
-
-    Raises:
-        psycopg.Error: it failed.
-    """
-    try:
-        yield
-    except (exceptions.ProcrastinateException, AssertionError) as error:  # it asserts English words of the server
-        if (failure := refused(error)) is not None:
-            raise failure from None
 
 
 # --- wake-ups in the caller's transaction ----------------------------------------------------------------------------
@@ -153,14 +152,27 @@ class Waker:
         Raises:
             psycopg.Error: it cannot be; the transaction is over, as with any other statement.
         """
-        with once(), connection.transaction():
+        connection.execute(SAVEPOINT)
+        try:
             defer(self._blocking, wake, connection).defer()
+        except FAILURES as error:
+            if (failure := refused(error)) is not None:
+                raise failure from None
+            connection.execute(UNDO, prepare=False)
+        else:
+            connection.execute(RELEASE)
 
     async def atell(self, connection: psycopg.AsyncConnection[Any], wake: Wake) -> None:
         """Defer a job on an async connection."""
-        with once():
-            async with connection.transaction():
-                await defer(self._awaiting, wake, connection).defer_async()
+        await connection.execute(SAVEPOINT)
+        try:
+            await defer(self._awaiting, wake, connection).defer_async()
+        except FAILURES as error:
+            if (failure := refused(error)) is not None:
+                raise failure from None
+            await connection.execute(UNDO, prepare=False)
+        else:
+            await connection.execute(RELEASE)
 
 
 # --- the engine ------------------------------------------------------------------------------------------------------
@@ -178,6 +190,7 @@ class Procrastinate:
     _stopping: asyncio.Event = field(default_factory=asyncio.Event)
     _opened: procrastinate.App | None = None
     _told: dict[Due, float] = field(default_factory=dict)
+    _late_at: float = 0.0
 
     def __post_init__(self) -> None:
         """Make what finds what is due."""
@@ -232,18 +245,27 @@ class Procrastinate:
         return Health(engine=self.name, is_well=True, details=details)
 
     async def sweep(self) -> int:
-        """Tell once more of what is due and has no lease; say of how many workflows."""
+        """Tell of what is due by its time, and once more of what was told of and is due still; say how much was new."""
         for gone in await self._finder.gone():
             await self.desk.async_store.write(partial(workflows.end_lease, gone))
         now = time.monotonic()
+        patience = PATIENCE_MS if now >= self._late_at else NEVER
         self._told = {one: at for one, at in self._told.items() if now - at < TOLD_AGAIN_S}
-        due = [one for one in await self._finder.unreserved(SWEPT) if one not in self._told]
-        if due:
-            async with self._lent() as app:
-                for one in due:
-                    await _tell(app, one)
-                    self._told[one] = now
-        return len(due)
+        due = [one for one in await self._finder.unreserved(SWEPT, patience) if one not in self._told]
+        new = await self._tell_all(due, now)
+        if patience != NEVER and new < SWEPT:
+            self._late_at = now + LATE_EVERY_S
+        return new
+
+    async def _tell_all(self, due: list[Due], now: float) -> int:
+        if not due:
+            return 0
+        new = 0
+        async with self._lent() as app:
+            for one in due:
+                new += await _tell(app, one)
+                self._told[one] = now
+        return new
 
     # --- inside ------------------------------------------------------------------------------------------------------
 
@@ -327,11 +349,16 @@ class Procrastinate:
                     await self._stopping.wait()
 
 
-async def _tell(app: procrastinate.App, due: Due) -> None:
-    """Defer the job of a workflow, in a transaction of its own."""
+async def _tell(app: procrastinate.App, due: Due) -> bool:
+    """Defer the job of a workflow, in a transaction of its own; say whether none waited already."""
     wake = Wake(due.key.tenant, due.key.thread_id, due.graph, due.graph_version)
-    with once():
+    try:
         await defer(app, wake).defer_async()
+    except FAILURES as error:
+        if (failure := refused(error)) is not None:
+            raise failure from None
+        return False
+    return True
 
 
 async def _again(app: procrastinate.App, job: Job) -> None:

@@ -1,0 +1,219 @@
+"""What is said to Procrastinate, and in which transaction; what it loses is said again, and what is dead taken back."""
+
+import asyncio
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+from psycopg.rows import dict_row
+
+from counterfoil import AsyncCounterfoil, Counterfoil
+from counterfoil.engine import procrastinate
+from counterfoil.engine.choosing import chosen, made_for
+from counterfoil.errors import InvalidArguments, MissingExtra, SchemaOutdated
+from counterfoil.storage.script import Wake
+from tests.engine.fleet import until
+from tests.engine.program import TENANT, Place, opened_at
+from tests.postgres.databases import Database
+
+
+@pytest.fixture
+def place(jobs_url: str, tmp_path: Path) -> Place:
+    return Place(database=jobs_url, folder=str(tmp_path), engine="procrastinate")
+
+
+@pytest.fixture
+def cf(place: Place) -> Iterator[Counterfoil]:
+    with opened_at(place) as opened:
+        yield opened
+
+
+def engine_of(cf: Counterfoil) -> procrastinate.Procrastinate:
+    made = chosen(cf.desk, "procrastinate")
+    assert isinstance(made, procrastinate.Procrastinate)
+    return made
+
+
+def asked(place: Place, statement: str) -> list[dict[str, Any]]:
+    with psycopg.connect(place.database, autocommit=True, row_factory=dict_row) as connection:
+        cursor = connection.execute(statement.encode())
+        return cursor.fetchall() if cursor.description else []
+
+
+def jobs(place: Place) -> list[tuple[str, str]]:
+    found = asked(place, "select args, status from procrastinate_jobs order by id")
+    return [(row["args"].get("thread_id", ""), row["status"]) for row in found]
+
+
+def start(cf: Counterfoil, workflow_id: str, graph: str = "quick") -> None:
+    cf.workflows.start(graph, {"order": workflow_id}, tenant=TENANT, workflow_id=workflow_id)
+
+
+def say(cf: Counterfoil, workflow_id: str, event_id: str) -> None:
+    cf.workflows.deliver("word", tenant=TENANT, workflow_id=workflow_id, event_id=event_id)
+
+
+# --- wake-ups ---------------------------------------------------------------------------------------------------------
+
+
+def test_what_is_accepted_woken_or_resumed_is_told_of_in_the_same_transaction(cf: Counterfoil, place: Place) -> None:
+    start(cf, "w-1", "changing")
+    start(cf, "w-1", "changing")  # the same again tells nobody
+    assert jobs(place) == [("w-1", "todo")]
+    (job,) = asked(place, "select queue_name, lock, queueing_lock, scheduled_at from procrastinate_jobs")
+    lock = 'counterfoil:["team-a","w-1"]'
+    assert job == {"queue_name": "counterfoil:changing@1", "lock": lock, "queueing_lock": lock, "scheduled_at": None}
+    cf.drain()
+    asked(place, "delete from procrastinate_jobs")
+    say(cf, "w-1", "1")
+    assert jobs(place) == [("w-1", "todo")]
+
+
+def test_wake_ups_of_one_workflow_become_one_and_the_transactions_go_on(cf: Counterfoil, place: Place) -> None:
+    start(cf, "w-1", "changing")
+    cf.drain()
+    for number in range(5):
+        say(cf, "w-1", str(number))
+    assert jobs(place) == [("w-1", "todo")]
+    assert len(asked(place, "select 1 from counterfoil_event")) == 5
+
+
+def test_async_callers_tell_too(place: Place, cf: Counterfoil) -> None:
+    async def told() -> None:
+        async with AsyncCounterfoil.open(place.database, engine="procrastinate") as other:
+            other.desk.graphs.update(cf.desk.graphs)
+            for _ in range(2):
+                await other.workflows.start("quick", {"order": "w-1"}, tenant=TENANT, workflow_id="w-1")
+            await other.workflows.start("changing", {"order": "w-2"}, tenant=TENANT, workflow_id="w-2")
+            await asyncio.to_thread(cf.drain)
+            await other.workflows.deliver("word", tenant=TENANT, workflow_id="w-2", event_id="1")
+            await other.workflows.deliver("word", tenant=TENANT, workflow_id="w-2", event_id="2")
+
+    asyncio.run(told())
+    assert jobs(place) == [("w-1", "todo"), ("w-2", "todo")]
+
+
+def test_a_wake_up_that_is_rolled_back_is_none(cf: Counterfoil, place: Place) -> None:
+    engine, wake = engine_of(cf), Wake(TENANT, "w-1", "quick", 1)
+    with psycopg.connect(place.database) as connection:
+        engine.wake(connection, wake)
+        connection.rollback()
+        assert jobs(place) == []
+        engine.wake(connection, wake)
+        engine.wake(connection, wake)
+        engine.wake(connection, Wake(TENANT, "w-2", "quick", 1), not_before=2**50)  # for later: the row says when
+        connection.commit()
+    assert jobs(place) == [("w-1", "todo")]
+
+
+def test_ids_of_any_kind_are_told_of(cf: Counterfoil, place: Place) -> None:
+    names = ['a")=("b', "c'; --", "gruß 日本", "x" * 200]
+    for name in names:
+        start(cf, name, "changing")
+    cf.drain()
+    for name in names:
+        for event in "12":
+            say(cf, name, event)
+    assert sorted({name for name, _ in jobs(place)}) == sorted(names)
+
+
+def test_a_graph_with_a_long_name_has_a_queue_that_can_be_notified(cf: Counterfoil, place: Place) -> None:
+    name = "a graph whose name is longer than that of a channel of notifications may be"
+    assert len(procrastinate.queue_of(name, 1)) <= procrastinate.LONGEST_QUEUE
+    assert procrastinate.queue_of(name, 1) != procrastinate.queue_of(name, 2)
+    with psycopg.connect(place.database, autocommit=True) as connection, connection.transaction():
+        engine_of(cf).wake(connection, Wake(TENANT, "w-1", name, 1))
+
+
+# --- what is lost, and what is dead -----------------------------------------------------------------------------------
+
+
+def test_a_lost_job_is_said_again_after_a_while_and_a_timer_in_time(
+    cf: Counterfoil, place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    engine = engine_of(cf)
+    start(cf, "w-1")
+    asked(place, "delete from procrastinate_jobs")
+    assert asyncio.run(engine.sweep()) == 0  # it may be on its way
+    asked(place, "update counterfoil_thread set due_at = updated_at + 1")
+    assert asyncio.run(engine.sweep()) == 1
+    assert jobs(place) == [("w-1", "todo")]
+    start(cf, "w-2")
+    asked(place, "delete from procrastinate_jobs")
+    monkeypatch.setattr(procrastinate, "PATIENCE_MS", 0)
+    again = engine_of(cf)
+    assert asyncio.run(again.sweep()) == 2
+    assert jobs(place) == [("w-1", "todo"), ("w-2", "todo")]
+    assert asyncio.run(again.sweep()) == 0
+
+
+def test_the_job_of_a_silent_worker_is_given_to_others(cf: Counterfoil, place: Place) -> None:
+    start(cf, "w-1")
+    start(cf, "w-2")
+    asked(place, "insert into procrastinate_workers (last_heartbeat) values (now() - interval '1 minute')")
+    asked(place, "update procrastinate_jobs set status = 'doing', worker_id = 1")
+    cf.workflows.cancel("w-2", tenant=TENANT, by="ann", reason="another job of it waits")
+    with psycopg.connect(place.database) as connection:
+        engine_of(cf).wake(connection, Wake(TENANT, "w-2", "quick", 1))
+    assert sorted(jobs(place)) == [("w-1", "doing"), ("w-2", "doing"), ("w-2", "todo")]
+    assert asyncio.run(engine_of(cf).reap()) == 2
+    assert sorted(jobs(place)) == [("w-1", "todo"), ("w-2", "todo")]
+    assert asyncio.run(engine_of(cf).reap()) == 0
+
+
+def test_a_job_for_what_is_not_due_does_nothing(cf: Counterfoil, place: Place) -> None:
+    start(cf, "w-1")
+    cf.drain()
+    version = cf.workflows.get("w-1", tenant=TENANT).version
+    with psycopg.connect(place.database) as connection:
+        for name in ("w-1", "never"):
+            engine_of(cf).wake(connection, Wake(TENANT, name, "quick", 1))
+    with cf.working():
+        until_no_jobs(place)
+    assert cf.workflows.get("w-1", tenant=TENANT).version == version
+
+
+def until_no_jobs(place: Place) -> None:
+    until(lambda: None if [job for job in jobs(place) if job[0]] else True)
+
+
+def test_it_says_how_it_is(cf: Counterfoil) -> None:
+    start(cf, "w-1")
+    health = asyncio.run(engine_of(cf).health())
+    assert (health.engine, health.is_well, health.problem) == ("procrastinate", True, None)
+    assert health.details == {"todo": 1, "doing": 0, "failed": 0}
+
+
+# --- refusals ---------------------------------------------------------------------------------------------------------
+
+
+def test_a_database_without_its_tables_is_refused_with_the_command_that_makes_them(fresh_database: Database) -> None:
+    with pytest.raises(SchemaOutdated, match="counterfoil db upgrade --engine procrastinate"):
+        Counterfoil.open(fresh_database.url, engine="procrastinate")
+    with Counterfoil.open(fresh_database.url) as cf:
+        engine = procrastinate.Procrastinate(cf.desk)
+        assert asyncio.run(engine.health()).problem == "its tables are missing"
+        assert made_for(cf.desk.store)
+        assert not made_for(cf.desk.store)
+    Counterfoil.open(fresh_database.url, engine="procrastinate").close()
+
+
+def test_sqlite_is_refused_with_what_to_write(tmp_path: Path) -> None:
+    with pytest.raises(InvalidArguments, match="embedded one, or open a PostgreSQL database"):
+        Counterfoil.open(f"sqlite:///{tmp_path}/agent.db", engine="procrastinate")
+
+
+def test_an_engine_that_does_not_exist_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(InvalidArguments, match="There is no engine 'celery'; there are embedded and procrastinate"):
+        Counterfoil.open(f"sqlite:///{tmp_path}/agent.db", engine="celery")
+
+
+def test_without_its_package_the_line_that_installs_it_is_shown(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "procrastinate", None)
+    monkeypatch.delitem(sys.modules, "counterfoil.engine.procrastinate")
+    monkeypatch.delattr("counterfoil.engine.procrastinate")
+    with pytest.raises(MissingExtra, match=r"needs procrastinate, .*pip install 'counterfoil\[procrastinate\]'"):
+        Counterfoil.open(place.database, engine="procrastinate")
