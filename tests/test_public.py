@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 import counterfoil
-from counterfoil import AsyncCounterfoil, Counterfoil
+from counterfoil import AsyncCounterfoil, Counterfoil, errors
+from counterfoil.errors import REGISTRY, CounterfoilError, OperationError, StoreError, UsageError
 
 SOURCE = Path(counterfoil.__file__).parents[1]
 HEAVY = ("asyncio", "httpx", "pydantic", "langgraph", "langchain_core", "psycopg", "sqlite3", "orjson", "rfc8785")
@@ -118,3 +119,10 @@ def test_both_colours_of_a_joined_transaction_take_the_same() -> None:
         one, other = getattr(Joined, name), getattr(AsyncJoined, name)
         assert inspect.signature(one).parameters == inspect.signature(other).parameters
         assert inspect.iscoroutinefunction(other)
+
+
+def test_an_error_is_named_after_where_it_is_imported_from() -> None:
+    """Tracebacks, stored attempts and cases tell the name under which `except` finds it."""
+    kinds: list[type[CounterfoilError]] = [CounterfoilError, UsageError, OperationError, StoreError]
+    for kind in (*kinds, *REGISTRY.values()):
+        assert (kind.__module__, getattr(errors, kind.__name__)) == ("counterfoil.errors", kind)

@@ -8,7 +8,7 @@ import pytest
 from counterfoil import Absent, Delivery, Found, NotSent, Provider, Refused
 from counterfoil.core.outbox import FIRST_PAUSE_MS, PATIENCE_MS
 from counterfoil.errors import DifferentEffect, FingerprintMismatch, InvalidArguments, OperationQueued
-from tests.conformance.subject import Subject
+from tests.conformance.subject import Background, Gate, Subject
 from tests.conformance.test_unknown import Answers
 
 MINUTE = 60_000
@@ -265,6 +265,21 @@ def test_the_claim_of_a_worker_that_died_counts_as_unknown_when_it_is_over(subje
     pass_by(subject, 1)
     subject.drain(create)
     assert (len(subject.sent), subject.state, subject.cases()) == (0, "unknown", ["unknown_outcome"])
+
+
+def test_a_late_reply_of_what_waits_to_be_sent_again_under_its_key_asks_nobody(subject: Subject) -> None:
+    gate = Gate()
+    create = subject.ticket(gate, provider=Provider(key_lifetime="24h"))
+    subject.enqueue(create, title="a")
+    stalled = Background(lambda: subject.drain(create))
+    gate.wait()
+    pass_by(subject, PATIENCE_MS + 30_000)
+    subject.drain(create)
+    assert subject.state == "pending"
+    gate.open()
+    stalled.result()
+    assert (len(subject.sent), subject.state, subject.operation["settled_by"]) == (1, "succeeded", "late_reply")
+    assert (subject.cases(), subject.cases("settled")) == ([], ["unknown_outcome"])
 
 
 # --- in which order --------------------------------------------------------------------------------------------------

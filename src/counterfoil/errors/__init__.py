@@ -204,3 +204,8 @@ __all__ = [
     "WorkflowNotFound",
     "WorkflowParked",
 ]
+
+for _name in __all__:
+    _kind = globals()[_name]
+    if isinstance(_kind, type) and issubclass(_kind, CounterfoilError):
+        _kind.__module__ = __name__  # tracebacks, attempts and cases tell the name that `except` takes
