@@ -105,7 +105,7 @@ IMPORTERS: dict[str, tuple[str, ...]] = {
     "sqlalchemy": ("integrations.sqlalchemy",),
     "sqlite3": ("drivers",),
     "standardwebhooks": ("providers.webhooks",),
-    "stripe": ("providers.stripe",),
+    "stripe": ("demo.hiring", "providers.stripe"),
 }
 
 # Pure code is a function of its arguments: no input or output, clock, chance, log or threads.

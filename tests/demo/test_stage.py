@@ -1,11 +1,20 @@
 """A demo process that breaks is never taken for one that was killed or that finished."""
 
+from multiprocessing import forkserver
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from counterfoil.demo.stage import DemoBroken, launch
 from counterfoil.demo.steps import GoOn, Start, Step
+
+
+@pytest.fixture(autouse=True)
+def _fresh_forkserver() -> None:
+    """Let processes begin with this test's standard error, and not with that of the test that had the first of them."""
+    running: Any = forkserver
+    running._forkserver._stop()
 
 
 def a_step(database: Path, given: Start | GoOn) -> Step:

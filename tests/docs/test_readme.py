@@ -20,7 +20,7 @@ from tests.stores import FILE, on_each
 
 ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text("utf-8")
-EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
+EXAMPLES = sorted([*(ROOT / "examples").glob("*.py"), ROOT / "examples" / "hiring" / "play.py"])
 LIMIT_S = 60
 
 pytestmark = pytest.mark.slow

@@ -41,7 +41,7 @@ KEYLESS = Provider(classify=payments.classify)
 
 @pytest.fixture(scope="module")
 def running() -> Iterator[ProviderClient]:
-    with served("tests.providers.gateway") as client:
+    with served("counterfoil.testing.gateway") as client:
         yield client
 
 

@@ -104,6 +104,51 @@ def unknown(ctx: click.Context, *, as_json: bool, url: str | None, ask: bool) ->
     ctx.exit(Exit.DONE if played.keeps_promise else Exit.CHECK_FOUND)
 
 
+@command.command()
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object: cells, bad and what is kept.")
+@click.option("--quick", is_flag=True, help="Only the first kill point of each kind: about 20 of 200.")
+@click.option("--engine", type=click.Choice(["embedded"]), default="embedded", help="What wakes the workflows.")
+@click.option(
+    "--url",
+    metavar="URL",
+    help="The database, such as postgresql://me@localhost/scratch. Its rows stay there, under tenants of this run"
+    " alone.",
+)
+@click.pass_context
+def hiring(ctx: click.Context, *, as_json: bool, quick: bool, engine: str, url: str | None) -> None:
+    """Kill the worker of a hiring workflow at every commit and in every effect: one mail, one charge, the same end.
+
+    A workflow of several days screens CVs, invites, waits for times and feedback, charges a fee and writes a report, on
+    a clock that is moved. Its worker is a real process, its mails go to a real SMTP server and its charge through the
+    real stripe client to a gateway, each in a process of its own, where they are counted. After each kill another
+    worker goes on. A person reviews what nobody can know. Exit code 8 if a count is not what it must be.
+    """
+    ctx.meta["counterfoil.json"] = as_json
+    from counterfoil.demo.tickets import check_extra
+
+    check_extra(("aiosmtpd", "langgraph.graph", "stripe"))
+    from counterfoil.demo.hiring.matrix import Plan, play_all
+    from counterfoil.demo.stage import DemoBroken
+
+    with _folder(None) as folder:
+        places = _places(Path(folder), url, kept=False)
+        try:
+            matrix = play_all(Plan(places=places, engine=engine), quick=quick, tell=_progress)
+        except DemoBroken as error:
+            click.echo(f"error: the demo broke off: {error}.", err=True)
+            ctx.exit(Exit.FAILED)
+    from counterfoil.demo.hiring import showing
+
+    shown = showing.as_json(matrix, places) if as_json else showing.as_text(matrix, places)
+    click.echo(json.dumps(shown, indent=2) if as_json else shown)
+    ctx.exit(Exit.DONE if matrix.keeps_promise else Exit.CHECK_FOUND)
+
+
+def _progress(played: int, total: int) -> None:
+    if sys.stderr.isatty():
+        click.echo(f"\r{played} of {total} kills played", err=True, nl=played == total)
+
+
 def _play_unknown(places: Places, *, ask: bool, told: bool) -> Played:
     """Tell the story while it is played: whoever gives the verdict must have seen the review."""
     from counterfoil.demo import telling

@@ -7,6 +7,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from multiprocessing.connection import Connection
 from multiprocessing.context import ForkServerProcess
+from threading import Lock
 from typing import Any, Final
 
 from counterfoil.demo.steps import Answer, Column, Given, GoOn, Report, Start, Step
@@ -17,6 +18,9 @@ from counterfoil.testing.provider_client import ProviderClient
 _PROCESSES: Final = multiprocessing.get_context("forkserver")
 _PROCESSES.set_forkserver_preload(["counterfoil.demo.worker"])
 
+ONE_AT_A_TIME: Final = Lock()
+"""Held while a process is started or reaped: `start` reaps all that have ended, and of two threads that reap one
+process one is told a wrong exit code."""
 PATIENCE_S: Final = 30.0
 """Far more than a step takes; it only bounds a demo that has gone wrong."""
 _POLL_S: Final = 0.1
@@ -51,7 +55,8 @@ class Running:
             told: Report = self.pipe.recv()
         except EOFError:
             told = Report(end="killed")
-        self.process.join()
+        with ONE_AT_A_TIME:
+            self.process.join()
         if told.end == "killed" and self.process.exitcode != -signal.SIGKILL:
             raise DemoBroken(f"a demo process ended with exit code {self.process.exitcode}")
         return told
@@ -61,7 +66,8 @@ def launch(step: Step) -> Running:
     """Run a step in a process of its own."""
     ours, theirs = _PROCESSES.Pipe(duplex=False)
     process = _PROCESSES.Process(target=_work, args=(step, theirs), daemon=True)
-    process.start()
+    with ONE_AT_A_TIME:
+        process.start()
     theirs.close()
     return Running(process, ours)
 

@@ -153,10 +153,10 @@ class ProviderClient:
 class CountingProvider(ProviderClient):
     """Run a counting provider in its own process; it ends with this one at the latest."""
 
-    def __init__(self, settings: Settings | None = None) -> None:
-        """Start the process and wait for its URL."""
+    def __init__(self, settings: Settings | None = None, *, module: str = "counterfoil.testing.provider") -> None:
+        """Start the process and wait for its URL; another module may speak another API's language."""
         self._owner: Final = os.getpid()
-        self._process: Final = start("counterfoil.testing.provider", _flags(settings or Settings()))
+        self._process: Final = start(module, _flags(settings or Settings()))
         super().__init__(first_line(self._process))
 
     @property

@@ -1,11 +1,12 @@
 """A payment gateway that speaks Stripe's language over the counting provider's desk.
 
-`python -m tests.providers.gateway` prints its URL. It counts charges, honours keys or not, and
+`python -m counterfoil.testing.gateway` prints its URL. It counts charges, honours keys or not, and
 misbehaves on order; `/count`, `/faults` and the rest are the desk's.
 """
 
 import re
 from collections.abc import Mapping
+from http import HTTPStatus
 from typing import Any
 from urllib.parse import parse_qsl, urlsplit
 
@@ -28,7 +29,10 @@ PREFIXES = {"payment_intents": ("pi", "payment_intent"), "refunds": ("re", "refu
 
 
 class Gateway(Handler):
+    """Stripe's language over a desk."""
+
     def do_POST(self) -> None:  # noqa: N802 - http.server finds it by name
+        """Create an object, or accept a control order."""
         kind = self._kind()
         if kind is None:
             super().do_POST()
@@ -40,6 +44,7 @@ class Gateway(Handler):
             self._say(attend(self.server.desk, Submission(kind=kind, body=dict(parse_qsl(text)), key=key)), kind)
 
     def do_GET(self) -> None:  # noqa: N802
+        """List or search objects, or answer a control question."""
         kind = self._kind()
         if kind is None:
             super().do_GET()
@@ -68,7 +73,7 @@ class Gateway(Handler):
 
     def _say(self, answer: Answer, kind: str = "") -> None:
         error = ERRORS.get(answer.status) or {"type": "api_error", "message": "An error occurred"}
-        is_made = answer.status == 201
+        is_made = answer.status == HTTPStatus.CREATED
         body = shown_body(kind, answer.body) if is_made else {"error": error}
         status = STATUSES.get(answer.status, answer.status)
         self._end(Answer(status=status, body=body, headers=answer.headers, ending=answer.ending))
@@ -79,6 +84,7 @@ def _id(one: Accepted) -> str:
 
 
 def shown(one: Accepted) -> dict[str, Any]:
+    """Return what was accepted as Stripe shows it."""
     return shown_body(one.kind, {**one.body, "id": one.id})
 
 
