@@ -5,6 +5,7 @@ import pytest
 
 from counterfoil.testing.provider_client import CountingProvider
 from tests.cases.counted import Counted
+from tests.cases.journeys import Journeys, journeys
 from tests.cases.stock import Ours, Stock
 from tests.langgraph.shop import Shop
 from tests.storage.conftest import empty_database, place
@@ -39,3 +40,8 @@ def counting() -> Iterator[CountingProvider]:
 def counted(counting: CountingProvider) -> Counted:
     counting.reset()
     return Counted(counting)
+
+
+@pytest.fixture
+def ways(url: str, tmp_path: Path) -> Iterator[Journeys]:
+    yield from journeys(url, tmp_path)

@@ -90,8 +90,6 @@ def decide_arrival(status: WorkflowStatus | None, *, sequence: int | None, newes
         sequence: The event's number among those of its subject.
         newest: The highest number of its subject until now.
     """
-    if status in ENDED:
-        return InboxState.TOO_LATE
     if sequence is not None and newest is not None and sequence < newest:
         return InboxState.SUPERSEDED
-    return InboxState.KEPT
+    return InboxState.TOO_LATE if status in ENDED else InboxState.KEPT

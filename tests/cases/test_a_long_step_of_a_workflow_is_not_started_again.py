@@ -1,0 +1,52 @@
+"""B24: a step of several minutes was started a second time although the first was healthy and finished.
+
+Sources: https://github.com/langchain-ai/langgraph/issues/7213, https://github.com/langchain-ai/langgraph/issues/7417
+"""
+
+import threading
+import time
+from typing import Any
+
+import pytest
+
+from counterfoil.langgraph import claims
+from tests.cases.journeys import Journeys, chain, noting
+
+LEASE_MS, LONG_S = 300, 1.0
+"""Scaled down: a step that takes several leases, and blocks the event loop all the time."""
+
+
+class SystemClock:
+    def now_ms(self) -> int:
+        return time.time_ns() // 1_000_000
+
+
+@pytest.mark.slow
+def test_a_step_that_blocks_its_loop_for_several_leases_runs_once(
+    ways: Journeys, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(claims, "LEASE_MS", LEASE_MS)
+    ran: list[str] = []
+    reached, over = threading.Event(), threading.Event()
+
+    async def long(_: Any) -> Any:
+        ran.append("long")
+        reached.set()
+        time.sleep(LONG_S)  # noqa: ASYNC251 - what the case is about
+        over.set()
+        return {"log": ["long"]}
+
+    builder = chain(long=long, note=noting("b"))
+    ways.clock = SystemClock()
+    ways.cf, other = ways.open(), ways.open()
+    for cf in (ways.cf, other):
+        cf.workflows.register(builder, name="g")
+    ways.start()
+    first = threading.Thread(target=ways.cf.drain)
+    first.start()
+    assert reached.wait(30)
+    while not over.is_set():
+        other.drain()
+    first.join()
+    other.drain()
+    assert (ran, ways.log()) == (["long"], ["long", "b"])
