@@ -3,7 +3,7 @@
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
 .DELETE_ON_ERROR:
-.PHONY: help demo demo-unknown test lint typing crash bench soak clean strace postgresql
+.PHONY: help demo demo-hiring demo-unknown test lint typing crash bench soak clean strace postgresql
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -28,6 +28,9 @@ help: ## show this list
 
 demo: $(VENV)/.demo ## open tickets on a real server, with and without Counterfoil, through kills and retries
 	$(BIN)/counterfoil demo tickets
+
+demo-hiring: $(VENV)/.demo ## kill the worker of a workflow that takes days, in about twenty ways
+	$(BIN)/counterfoil demo hiring --quick
 
 demo-unknown: $(VENV)/.demo ## lose a mail server's reply, and settle what nobody knows
 	$(BIN)/counterfoil demo unknown

@@ -19,12 +19,14 @@ from counterfoil.demo.hiring import matrix, office, screening, workflow
 from counterfoil.demo.hiring.cuts import INTENT, MARKERS, OUTCOME, AtCommit, Cut, Idle, InCharge, InMail, Knife
 from counterfoil.demo.hiring.matrix import GATEWAY, Cell, KillPoint, Matrix
 from counterfoil.demo.hiring.office import Office
-from counterfoil.demo.hiring.timeline import ANNS_OLD_GRADE, MOMENTS, WORKFLOW
+from counterfoil.demo.hiring.timeline import ANNS_OLD_GRADE, MOMENTS, WORKFLOW, given
 from counterfoil.demo.hiring.trial import Done, Left, Servers, Trial
 from counterfoil.demo.stage import DemoBroken
 from counterfoil.drivers.probes import Point
+from counterfoil.providers.smtp import Mailer
 from counterfoil.storage import catalog
 from counterfoil.testing import mail
+from counterfoil.testing.clock import FakeClock
 from counterfoil.testing.mail_client import CountingMailServer
 from counterfoil.testing.provider_client import CountingProvider
 from tests import stores
@@ -153,6 +155,32 @@ def test_a_cv_that_was_exchanged_stops_the_workflow_before_anybody_is_invited(
         cf.drain()
         found = cf.workflows.get("w", tenant="t")
     assert (found.error_class, servers.mail.count()) == ("CvChanged", 0)
+
+
+@stores.on_each(stores.FILE)
+def test_a_model_scores_each_cv_once_whatever_its_workflow_waits_for(url: str, tmp_path: Path) -> None:
+    asked: list[str] = []
+
+    def model(text: str) -> int:
+        asked.append(text.splitlines()[0])
+        return 9
+
+    with Counterfoil.open(url, clock=(clock := FakeClock())) as cf:
+        cf.resources.provide(Mailer, Letterbox)  # type: ignore[arg-type]  # it sends as a mailer does
+        cf.workflows.register(workflow.build(screening.Screening(scorer=model)), name="hiring")
+        cf.workflows.start("hiring", given(), tenant="t", workflow_id=WORKFLOW)
+        for _ in range(3):
+            cf.drain()
+            clock.advance("25h")
+        assert cf.workflows.get(WORKFLOW, tenant="t").status == "waiting"
+    assert asked == ["Ann Example", "Bob Example", "Cy Example"]
+
+
+class Letterbox:
+    """Takes every mail."""
+
+    def send(self, _call: object, _message: object) -> dict[str, str]:
+        return {"message_id": "<1@example.org>"}
 
 
 # --- what the state can hold ------------------------------------------------------------------------------------------

@@ -106,7 +106,7 @@ def unknown(ctx: click.Context, *, as_json: bool, url: str | None, ask: bool) ->
 
 @command.command()
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object: cells, bad and what is kept.")
-@click.option("--quick", is_flag=True, help="Only the first kill point of each kind: about 20 of 200.")
+@click.option("--quick", is_flag=True, help="Only the first kill point of each kind: about 20 of 180.")
 @click.option("--engine", type=click.Choice(["embedded"]), default="embedded", help="What wakes the workflows.")
 @click.option(
     "--url",

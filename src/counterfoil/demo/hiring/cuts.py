@@ -34,8 +34,10 @@ MARKERS: Final[Mapping[str, str]] = {
     "leave_workflow_if_claimed": "the workflow given back",
 }
 """The statements by which a commit is known, on either kind of database, and what the table calls what they store."""
-_ONCE: Final = frozenset({"the look at what has expired", "the look at the outbox", "the look at what is due"})
+_ONCE: Final = frozenset({"the look at what is due"})
 """What a worker does again and again, until there is nothing: only the first one in each moment is a boundary."""
+_LOOKS: Final = frozenset({"the look at what has expired", "the look at the outbox"})
+"""What stores nothing in this workflow, and is the same in every moment."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,12 +139,14 @@ def at_commits(moment: int, committed: Mapping[str, int]) -> list[AtCommit]:
     return [
         AtCommit(moment, what, number, side)
         for what in dict.fromkeys(MARKERS.values())
-        for number in range(1, 1 + _boundaries(what, committed.get(what, 0)))
+        for number in range(1, 1 + _boundaries(moment, what, committed.get(what, 0)))
         for side in SIDES
     ]
 
 
-def _boundaries(what: str, number: int) -> int:
+def _boundaries(moment: int, what: str, number: int) -> int:
+    if what in _LOOKS:
+        return min(number, 1) if moment == 0 else 0
     return min(number, 1) if what in _ONCE else number
 
 
