@@ -18,6 +18,7 @@ from counterfoil.core.effects import (
     Unsettled,
     WrongEffect,
 )
+from counterfoil.core.explain import named
 from counterfoil.core.states import OperationState, Sender
 from counterfoil.core.unknown import AskAgainAt, AskProvider, PersonDecides, Resend
 from counterfoil.errors import (
@@ -244,13 +245,27 @@ def standing_in_the_way(key: OperationKey, effect: Effect[Any], decision: object
                 stored=stored,
             )
         case Closed(state):
-            return OperationClosed(f"Operation {key} is {state}: nothing was sent and nothing will be.", **_facts(key))
+            return OperationClosed(
+                f"Operation {key} is {state}: nothing was sent and nothing will be. Why: counterfoil explain"
+                f" {_named(key)}. If it is wanted after all, give it another id.",
+                **_facts(key),
+            )
         case NotCallers(OperationState.PARKED):
             return OperationParked(
-                f"Operation {key} used up its tries and waits for a person. Nothing was sent.", **_facts(key)
+                f"Operation {key} used up its tries and waits for a person. Nothing was sent now. To try it again or to"
+                f" give it up: counterfoil outbox show {_named(key)}",
+                **_facts(key),
             )
         case NotCallers(state, sender):
             who = "the dispatcher" if sender is Sender.DISPATCHER else "an approval"
-            return OperationQueued(f"Operation {key} is {state} and is left to {who}. Nothing was sent.", **_facts(key))
+            return OperationQueued(
+                f"Operation {key} is {state} and is left to {who}. Nothing was sent now. When it is:"
+                f" counterfoil explain {_named(key)}",
+                **_facts(key),
+            )
         case _:
             raise TypeError(f"no answer for {decision!r}")
+
+
+def _named(key: OperationKey) -> str:
+    return named(key.operation_id, key.tenant)

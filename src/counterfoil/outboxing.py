@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from counterfoil import codec, operations
 from counterfoil.core.arguments import CALLED
 from counterfoil.core.durations import utc_text
-from counterfoil.core.explain import quoted
+from counterfoil.core.explain import named
 from counterfoil.core.machine import sources
 from counterfoil.core.outbox import EVENTS, MAX_ATTEMPTS, Act, MayHaveHappened, NotBackingOff
 from counterfoil.core.states import OPERATION, TERMINAL, OperationState, Sender
@@ -218,7 +218,7 @@ def _may_have_happened(key: OperationKey, row: Row) -> OperationError:
 
 def scope(key: OperationKey) -> str:
     """Return the words that name an operation on the command line."""
-    return f"{quoted(key.operation_id)} --tenant {quoted(key.tenant)}"
+    return named(key.operation_id, key.tenant)
 
 
 def _not_waiting(row: Row) -> str:

@@ -7,7 +7,14 @@ import pytest
 
 from counterfoil import Absent, Delivery, Found, NotSent, Provider, Refused
 from counterfoil.core.outbox import FIRST_PAUSE_MS, PATIENCE_MS
-from counterfoil.errors import DifferentEffect, FingerprintMismatch, InvalidArguments, OperationQueued
+from counterfoil.errors import (
+    DifferentEffect,
+    FingerprintMismatch,
+    InvalidArguments,
+    OperationClosed,
+    OperationParked,
+    OperationQueued,
+)
 from tests.conformance.subject import Background, Gate, Subject
 from tests.conformance.test_unknown import Answers
 
@@ -74,9 +81,22 @@ def test_the_same_id_with_other_arguments_is_refused(subject: Subject) -> None:
 def test_who_performs_what_is_queued_is_told_so(subject: Subject) -> None:
     create = subject.ticket()
     subject.enqueue(create, title="a")
-    with pytest.raises(OperationQueued, match="left to the dispatcher"):
+    with pytest.raises(OperationQueued, match=r"left to the dispatcher.*counterfoil explain"):
         subject.perform(create, title="a")
     assert len(subject.sent) == 0
+
+
+def test_who_performs_a_dead_letter_or_what_was_cancelled_is_told_what_to_do(subject: Subject) -> None:
+    create = subject.ticket(not_sent, delivery=Delivery(max_attempts=1))
+    subject.enqueue(create, title="a")
+    subject.drain(create)
+    with pytest.raises(OperationParked, match="counterfoil outbox show"):
+        subject.perform(create, title="a")
+    subject.settle(subject.cf.outbox.skip(subject.operation["operation_id"], tenant="team-a", by="ada", reason="no"))
+    subject.enqueue(create, request_id="r-2", title="a", delivery=Delivery(delay="1h"))
+    subject.settle(subject.cf.outbox.cancel("ticket:r-2", tenant="team-a", by="ada", reason="no"))
+    with pytest.raises(OperationClosed, match="counterfoil explain ticket:r-2 --tenant team-a"):
+        subject.perform(create, request_id="r-2", title="a")
 
 
 def test_several_are_recorded_together_or_not_at_all(subject: Subject) -> None:

@@ -75,6 +75,10 @@ def test_a_command_can_be_pasted_into_a_shell() -> None:
     assert told[4] == """Run: counterfoil ops show 'it'"'"'s; rm -rf $HOME' --tenant team-A"""
 
 
+def test_an_id_that_looks_like_an_option_is_no_option() -> None:
+    assert lines(replace(OPERATION, operation_id="--help"))[-1].endswith("show --tenant team-A -- --help")
+
+
 @pytest.mark.parametrize(
     ("ms", "text"), [(0, "0s"), (999, "0s"), (59_999, "59s"), (61_000, "1m"), (3_661_000, "1h1m"), (90_000_000, "1d")]
 )

@@ -211,7 +211,7 @@ def command(operation: Operation, case: Case | None, *, over: bool) -> str:
     """Return the command that goes on from here."""
     if case is not None:
         return resolve_command(case, OperationState(operation.state))
-    scope = f"{quoted(operation.operation_id)} --tenant {quoted(operation.tenant)}"
+    scope = named(operation.operation_id, operation.tenant)
     if over:
         return f"counterfoil review open {scope}"
     if OperationState(operation.state) is OperationState.SUCCEEDED and not operation.is_purged:
@@ -254,6 +254,13 @@ def stream_goes_on(operation: Operation) -> str:
     """Say that the next intent of its stream may go, if it has one and is settled."""
     is_over = operation.stream is not None and OperationState(operation.state) in TERMINAL
     return f"; the next one of stream {operation.stream} goes" if is_over else ""
+
+
+def named(operation_id: str, tenant: str) -> str:
+    """Return the words that name an operation on the command line; an id that looks like an option comes last."""
+    if operation_id.startswith("-"):
+        return f"--tenant {quoted(tenant)} -- {quoted(operation_id)}"
+    return f"{quoted(operation_id)} --tenant {quoted(tenant)}"
 
 
 def quoted(text: str) -> str:
