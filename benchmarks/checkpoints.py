@@ -46,6 +46,7 @@ def run(disk: Path, memory: Path) -> list[Comparison]:
 
 def runs(cf: Counterfoil, stock: SqliteSaver) -> dict[str, Work]:
     theirs, ours, managed = graph().compile(stock), graph().compile(cf.saver()), cf.compile(graph())
+    at_end = cf.compile(graph(), checkpoint=[f"n{NODES - 1}"])
     ids = itertools.count()
 
     def invoke(compiled: Any, config: Any) -> None:
@@ -58,4 +59,5 @@ def runs(cf: Counterfoil, stock: SqliteSaver) -> dict[str, Work]:
         "SqliteSaver": lambda: invoke(theirs, {"configurable": {"thread_id": thread()}}),
         "cf.saver(), compiled plainly": lambda: invoke(ours, {"configurable": {"thread_id": thread()}}),
         "cf.compile: claimed and fenced": lambda: invoke(managed, cf.config(tenant="t", thread_id=thread())),
+        "the same, stored after its last node alone": lambda: invoke(at_end, cf.config(tenant="t", thread_id=thread())),
     }

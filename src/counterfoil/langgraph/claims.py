@@ -27,6 +27,7 @@ from counterfoil.errors import (
 from counterfoil.langgraph import endings
 from counterfoil.langgraph.context import CONF, KEY, Context, Run, conf_of, thread_of, unclaimed
 from counterfoil.langgraph.serving import served_run
+from counterfoil.langgraph.skipping import astore_held, store_held
 from counterfoil.model import Trusted
 from counterfoil.storage.scripts import leaving, threads
 from counterfoil.storage.scripts.threads import Claimed, Poisoned, ThreadClaim, ThreadKey, ThreadRequest
@@ -271,6 +272,7 @@ def owning(run: Run, control: RunControl) -> Iterator[None]:
         beat.stop()
         _end(run)
         try:
+            store_held(run)
             write(run.desk, lambda: _leave(run))
         except StoreError:
             if not failed:
@@ -292,6 +294,7 @@ async def aowning(run: Run, control: RunControl) -> AsyncIterator[None]:
         beat.stop()
         _end(run)
         try:
+            await asyncio.shield(astore_held(run))
             await asyncio.shield(awrite(run.desk, lambda: _leave(run)))
         except StoreError:
             if not failed:

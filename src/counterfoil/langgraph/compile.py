@@ -27,9 +27,10 @@ from counterfoil.langgraph.parking import is_answer_to, refuse_answer
 from counterfoil.langgraph.policy import check_state
 from counterfoil.langgraph.saver import CounterfoilSaver
 from counterfoil.langgraph.serving import served_run
+from counterfoil.langgraph.skipping import Skipping, astore_held, store_held
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterator
+    from collections.abc import AsyncIterator, Collection, Iterator
 
     from langchain_core.runnables import RunnableConfig
     from langgraph.graph._node import StateNodeSpec
@@ -38,6 +39,8 @@ if TYPE_CHECKING:
 
 ROOT = "__root__"
 """The one channel of a graph whose state has no fields."""
+EVERY_STEP = "every_step"
+"""Store a checkpoint after each step, which is what LangGraph does."""
 DURABILITY = "sync"
 """The only durability under which a run whose claim was lost is stopped before its next node."""
 
@@ -69,16 +72,17 @@ def for_server(graph: Any, /, **options: Any) -> Any:
     Raises:
         InvalidArguments: it is not a graph.
     """
-    if "checkpointer" in options:
+    if options.keys() & {"checkpointer", "checkpoint"}:
         raise InvalidArguments(
-            "for_server takes no checkpointer: name a saver under checkpointer in langgraph.json, and the server brings"
-            " it along."
+            "for_server takes no checkpointer, and stores each step: name a saver under checkpointer in langgraph.json,"
+            " and the server brings it along."
         )
     return compiled_with(None, graph, options)
 
 
 def compiled_with(saver: CounterfoilSaver | None, graph: Any, options: dict[str, Any]) -> Any:
     """Compile a graph with a checkpointer, or for one that comes later, and mix the claims in."""
+    checkpoint = options.pop("checkpoint", EVERY_STEP)
     compiled: Any
     match graph:
         case StateGraph():
@@ -97,7 +101,26 @@ def compiled_with(saver: CounterfoilSaver | None, graph: Any, options: dict[str,
     base: type = type(compiled)
     managed: Any = object.__new__(managed_class(base))
     managed.__dict__.update(compiled.__dict__)
+    if saver is not None:  # which every copy of the graph keeps
+        saver.key_nodes = key_nodes(compiled, checkpoint)
     return managed
+
+
+def key_nodes(compiled: Any, checkpoint: Collection[str] | str) -> frozenset[str] | None:
+    """Return the nodes after which alone a graph's checkpoints are stored at once, or None for all.
+
+    Raises:
+        InvalidArguments: the graph has no node of a name.
+    """
+    if checkpoint == EVERY_STEP:
+        return None
+    named = frozenset([checkpoint] if isinstance(checkpoint, str) else checkpoint)
+    if unknown := sorted(named - compiled.nodes.keys()):
+        raise InvalidArguments(
+            f"checkpoint names {', '.join(unknown)}, which the graph has no node of. Name nodes of the graph, or write"
+            f" checkpoint={EVERY_STEP!r}, which is what it is without."
+        )
+    return named
 
 
 def _refuse_names(compiled: Any) -> None:
@@ -193,6 +216,11 @@ class ManagedRuns:
         desk: Desk = self.checkpointer.desk
         return desk
 
+    def skipping(self) -> Skipping | None:
+        """Return what a new run of this graph leaves in memory, if it stores key nodes alone."""
+        keys = getattr(self.checkpointer, "key_nodes", None)
+        return None if keys is None else Skipping(keys)
+
     def stream(self, input: Any, config: RunnableConfig | None = None, **options: Any) -> Iterator[Any]:  # noqa: A002 - the interface's name
         """Claim the thread, then stream the graph's steps; the claim ends with the stream."""
         whole = self._whole(config)
@@ -201,6 +229,7 @@ class ManagedRuns:
             return
         options = prepared(input, options, served=served_run(whole) is not None)
         run, parked = claim_now(self.desk, whole, input, self._context(whole))
+        run.skipping = self.skipping()
         config = with_run(config, run)
         with owning(run, options["control"]):
             if is_answer_to(input, run, parked):
@@ -212,6 +241,7 @@ class ManagedRuns:
             except EmptyInputError:
                 refuse_nothing(run, input, config, self.get_state(config))
                 raise
+            store_held(run)
             if run.is_workflow:
                 run.ending = endings.of_state(run, self.get_state(newest(config)), options["control"])
 
@@ -224,6 +254,7 @@ class ManagedRuns:
             return
         options = prepared(input, options, served=served_run(whole) is not None)
         run, parked = await aclaim_now(self.desk, whole, input, self._context(whole))
+        run.skipping = self.skipping()
         config = with_run(config, run)
         async with aowning(run, options["control"]):
             if is_answer_to(input, run, parked):
@@ -236,6 +267,7 @@ class ManagedRuns:
             except EmptyInputError:
                 refuse_nothing(run, input, config, await self.aget_state(config))
                 raise
+            await astore_held(run)
             if run.is_workflow:
                 run.ending = endings.of_state(run, await self.aget_state(newest(config)), options["control"])
 

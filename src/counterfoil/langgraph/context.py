@@ -24,6 +24,8 @@ from counterfoil.storage.scripts.threads import Entry, Step, ThreadKey
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from counterfoil.langgraph.skipping import Skipping
+
 KEY: Final = "__counterfoil"
 CACHED: ContextVar[str | None] = ContextVar("counterfoil_cached_node", default=None)
 """The node around this code that a cache may answer for, if there is one."""
@@ -54,8 +56,9 @@ class Run:
     """A context that owns its thread, for as long as one run lasts."""
 
     __slots__ = (
-        "attempt", "branched_at", "context", "ended", "ending", "holder", "is_workflow", "key", "parked", "wake_in"
-    )  # fmt: skip
+        *("attempt", "branched_at", "context", "ended", "ending", "holder", "is_workflow", "key", "parked"),
+        *("skipping", "wake_in"),
+    )
 
     def __init__(
         self,
@@ -77,6 +80,7 @@ class Run:
         self.is_workflow = is_workflow
         self.ending: Ending = Paused(None, due_in=0)
         self.wake_in: int | None = None
+        self.skipping: Skipping | None = None
 
     @property
     def desk(self) -> Desk:

@@ -12,6 +12,7 @@ from counterfoil.core.workflows import NeedsBranch
 from counterfoil.errors import BranchRequired, InvalidId, NoActiveCounterfoil
 from counterfoil.ids import random_id
 from counterfoil.langgraph.context import Here, locate
+from counterfoil.langgraph.skipping import astore_held, store_held
 from counterfoil.runners import Waiting
 from counterfoil.storage.scripts import threads
 from counterfoil.storage.scripts.threads import NotStored, ThreadKey
@@ -41,6 +42,7 @@ def mint(name: str) -> str:
     refuse_on_loop("mint", f"await amint({name!r})")
     here = locate("mint")
     maker, waiting = _minting(here, name), Waiting(STORED_WITHIN_MS)
+    store_held(here.run)
     while isinstance(minted := write(here.desk, maker), NotStored):
         time.sleep(_pause(waiting))
     return _taken(name, minted)
@@ -51,6 +53,7 @@ async def amint(name: str) -> str:
     refuse_nested("mint")
     here = locate("mint")
     maker, waiting = _minting(here, name), Waiting(STORED_WITHIN_MS)
+    await astore_held(here.run)
     while isinstance(minted := await asyncio.shield(awrite(here.desk, maker)), NotStored):  # noqa: ASYNC110 - the database tells
         await asyncio.sleep(_pause(waiting))
     return _taken(name, minted)

@@ -12,9 +12,10 @@ from langchain_core.runnables.config import run_in_executor
 from langgraph.pregel import Pregel
 from langgraph.utils.runnable import RunnableCallable  # type: ignore[attr-defined]
 
-from counterfoil.langgraph.context import CACHED, CONF, conf_of
+from counterfoil.langgraph.context import CACHED, CONF, Run, carried, conf_of, namespace_of
 from counterfoil.langgraph.policy import check_state
 from counterfoil.langgraph.tasks import running
+from counterfoil.storage.scripts.checkpoints import NAMESPACE_END
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -66,11 +67,12 @@ def wrapped(
 
     def call(state: Any, config: RunnableConfig) -> Any:
         with noted_if_cached(name, spec), running(config, name, lost) as collector:
-            return collector.send_with(judged(runnable.invoke(state, suited(collector.config))))
+            return ended(config, name, collector.send_with(judged(runnable.invoke(state, suited(collector.config)))))
 
     async def acall(state: Any, config: RunnableConfig) -> Any:
         with noted_if_cached(name, spec), running(config, name, lost) as collector:
-            return collector.send_with(judged(await runnable.ainvoke(state, suited(collector.config))))
+            result = judged(await runnable.ainvoke(state, suited(collector.config)))
+            return ended(config, name, collector.send_with(result))
 
     inner = getattr(runnable, "func", None) or getattr(runnable, "afunc", None) or runnable
     for function in (call, acall):
@@ -80,6 +82,14 @@ def wrapped(
     beside: Any = partial(run_in_executor, None, call)  # type: ignore[call-arg]
     awaiting = acall if has_async(runnable) else beside
     return RunnableCallable(blocking, awaiting, name=name, trace=False, recurse=False)
+
+
+def ended(config: RunnableConfig, name: str, result: T) -> T:
+    """Note that a node of a run's root graph has ended, where that decides what is stored; return its result."""
+    run = carried(config)
+    if isinstance(run, Run) and run.skipping is not None and NAMESPACE_END not in namespace_of(config):
+        run.skipping.note_end(name)
+    return result
 
 
 @contextmanager

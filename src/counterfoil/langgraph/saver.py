@@ -56,6 +56,7 @@ if TYPE_CHECKING:
 
     from counterfoil.desk import Desk
     from counterfoil.langgraph.serving import Trust
+    from counterfoil.langgraph.skipping import Skipping
     from counterfoil.storage.script import Maker, Row
 
 STORED_WITHIN_MS = 10_000
@@ -82,6 +83,7 @@ class CounterfoilSaver(Upkeep):
         self.serde = StateSerializer()
         self.desk = desk
         self.tenant = validate_id("tenant", tenant) if tenant != "" else ""
+        self.key_nodes: frozenset[str] | None = None
         self._trust = checked_trust(trust)
         self._context: Context | None = None
 
@@ -195,7 +197,8 @@ class CounterfoilSaver(Upkeep):
             StateNotStorable: a value would not come back equal.
             SecretInState: a value holds a credential.
         """
-        self._accept(config, write(self.desk, self._put(config, checkpoint, metadata, new_versions), refuses=bool))
+        for maker in self._putting(config, checkpoint, metadata, new_versions):
+            self._accept(config, write(self.desk, maker, refuses=bool))
         return self._address(config, checkpoint["id"])
 
     async def aput(
@@ -206,8 +209,8 @@ class CounterfoilSaver(Upkeep):
         new_versions: ChannelVersions,
     ) -> RunnableConfig:
         """Store a checkpoint if its run owns the thread; see `put`."""
-        maker = self._put(config, checkpoint, metadata, new_versions)
-        self._accept(config, await awrite(self.desk, maker, refuses=bool))
+        for maker in self._putting(config, checkpoint, metadata, new_versions):
+            self._accept(config, await awrite(self.desk, maker, refuses=bool))
         return self._address(config, checkpoint["id"])
 
     def put_writes(
@@ -218,19 +221,21 @@ class CounterfoilSaver(Upkeep):
         Raises:
             Busy: the task enqueued something, and the checkpoint that it runs on is not stored.
         """
-        maker, waiting = self._put_writes(config, writes, task_id, task_path), Waiting(STORED_WITHIN_MS)
-        while isinstance(answer := write(self.desk, maker, refuses=bool), NotStored):
-            time.sleep(self._pause(waiting, config))
-        self._accept(config, answer)
+        for maker in self._writing(config, writes, task_id, task_path):
+            waiting = Waiting(STORED_WITHIN_MS)
+            while isinstance(answer := write(self.desk, maker, refuses=bool), NotStored):
+                time.sleep(self._pause(waiting, config))
+            self._accept(config, answer)
 
     async def aput_writes(
         self, config: RunnableConfig, writes: Sequence[tuple[str, Any]], task_id: str, task_path: str = ""
     ) -> None:
         """Store a task's writes if its run owns the thread; see `put_writes`."""
-        maker, waiting = self._put_writes(config, writes, task_id, task_path), Waiting(STORED_WITHIN_MS)
-        while isinstance(answer := await awrite(self.desk, maker, refuses=bool), NotStored):  # noqa: ASYNC110 - the database tells
-            await asyncio.sleep(self._pause(waiting, config))
-        self._accept(config, answer)
+        for maker in self._writing(config, writes, task_id, task_path):
+            waiting = Waiting(STORED_WITHIN_MS)
+            while isinstance(answer := await awrite(self.desk, maker, refuses=bool), NotStored):  # noqa: ASYNC110 - the database tells
+                await asyncio.sleep(self._pause(waiting, config))
+            self._accept(config, answer)
 
     def get_next_version(self, current: str | None, channel: None) -> str:
         """Return the next version of a channel: a counter, and a random part that keeps two branches apart."""
@@ -286,12 +291,51 @@ class CounterfoilSaver(Upkeep):
             pending_writes=writes,
         )
 
+    def _putting(
+        self,
+        config: RunnableConfig,
+        checkpoint: Checkpoint,
+        metadata: CheckpointMetadata,
+        new_versions: ChannelVersions,
+    ) -> Sequence[Maker[NotOwner | None]]:
+        """Return what stores a checkpoint, with what was left in memory before it; nothing if it is left there, too."""
+        skipping, parent = self._skipping(config), checkpoint_of(config)
+        if skipping is None:
+            return [self._put(config, checkpoint, metadata, new_versions, parent)]
+        if isinstance(checkpoint["channel_values"].get(CHANNEL), Intents):
+            return [*skipping.flush(), self._put(config, checkpoint, metadata, new_versions, parent)]
+        parent, versions = skipping.begin(parent, new_versions)
+        maker = self._put(config, checkpoint, metadata, versions, parent)
+        if skipping.may_skip(metadata):
+            skipping.hold(parent, checkpoint["id"], versions, maker)
+            return []
+        skipping.forget()
+        return [maker]
+
+    def _writing(
+        self, config: RunnableConfig, writes: Sequence[tuple[str, Any]], task_id: str, task_path: str
+    ) -> Sequence[Maker[Any]]:
+        """Return what stores a task's writes, with what was left in memory before; nothing if they are left there."""
+        run, maker = self.carried(config), self._put_writes(config, writes, task_id, task_path)
+        if not isinstance(run, Run) or run.skipping is None:
+            return [maker]
+        if self._skipping(config) is not None and run.skipping.may_hold(task_path, writes):
+            run.skipping.hold_writes(conf_of(config)["checkpoint_id"], maker)
+            return []
+        return [*run.skipping.flush(), maker] if run.skipping.must_flush(writes, task_path) else [maker]
+
+    def _skipping(self, config: RunnableConfig) -> Skipping | None:
+        """Return what a run has left in memory, for its root graph; those of its children are stored at once."""
+        run = self.carried(config)
+        return run.skipping if isinstance(run, Run) and not namespace_of(config) else None
+
     def _put(
         self,
         config: RunnableConfig,
         checkpoint: Checkpoint,
         metadata: CheckpointMetadata,
         new_versions: ChannelVersions,
+        parent: str | None,
     ) -> Maker[NotOwner | None]:
         place, run = self.place(config), self.carried(config)
         values, intents = parted(checkpoint["channel_values"])
@@ -304,7 +348,7 @@ class CounterfoilSaver(Upkeep):
         kind, body = self.serde.dumps_typed({**pack(checkpoint), "channel_values": inline})
         columns = {
             "checkpoint_id": storable("checkpoint id", checkpoint["id"]),
-            "parent_id": checkpoint_of(config),
+            "parent_id": parent,
             "root_id": (metadata.get("parents") or {}).get(""),
             "source": metadata.get("source", ""),
             "step": metadata.get("step", 0),

@@ -19,6 +19,7 @@ from counterfoil.errors import IntentWouldBeLost, InvalidArguments, NoActiveCoun
 from counterfoil.langgraph.context import Here, locate
 from counterfoil.langgraph.intents import CURRENT, Collector
 from counterfoil.langgraph.parking import MARK, WAIT
+from counterfoil.langgraph.skipping import astore_held, store_held
 from counterfoil.records import Event
 from counterfoil.runners import Waiting
 from counterfoil.storage.scripts import waits
@@ -124,6 +125,7 @@ _Answer = Came | TimedOut | Open
 
 def _answered(asked: _Asked) -> tuple[_Asked, _Answer]:
     (here, question), waiting = asked, Waiting(STORED_WITHIN_MS)
+    store_held(here.run)
     while isinstance(answer := write(here.desk, lambda: waits.ask(question)), NotStored):
         time.sleep(_pause(waiting))
     return asked, _accepted(question, answer)
@@ -131,6 +133,7 @@ def _answered(asked: _Asked) -> tuple[_Asked, _Answer]:
 
 async def _aanswered(asked: _Asked) -> tuple[_Asked, _Answer]:
     (here, question), waiting = asked, Waiting(STORED_WITHIN_MS)
+    await astore_held(here.run)
     while isinstance(answer := await asyncio.shield(awrite(here.desk, lambda: waits.ask(question))), NotStored):  # noqa: ASYNC110 - the database tells
         await asyncio.sleep(_pause(waiting))
     return asked, _accepted(question, answer)
