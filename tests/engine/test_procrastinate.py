@@ -164,6 +164,17 @@ def test_the_job_of_a_silent_worker_is_given_to_others(cf: Counterfoil, place: P
     assert asyncio.run(engine_of(cf).reap()) == 0
 
 
+def test_jobs_of_one_workflow_that_are_at_work_together_run_it_once(cf: Counterfoil, place: Place) -> None:
+    start(cf, "w-1")
+    columns = "insert into procrastinate_jobs (queue_name, task_name, args) select queue_name, task_name, args"
+    asked(place, f"{columns} from procrastinate_jobs, generate_series(1, 20)")
+    with opened_at(place) as other, cf.working(), other.working():
+        until_no_jobs(place)
+    assert [one.kind for one in place.tally.accepted()] == ["counted w-1"]
+    row = cf.workflows.get("w-1", tenant=TENANT)
+    assert (row.status, row.attempt) == ("done", 1)
+
+
 def test_a_job_for_what_is_not_due_does_nothing(cf: Counterfoil, place: Place) -> None:
     start(cf, "w-1")
     cf.drain()

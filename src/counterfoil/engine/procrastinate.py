@@ -46,8 +46,8 @@ REAP: Final = "counterfoil:reap"
 """The task that takes back what dead workers held, and its queue."""
 LONGEST_QUEUE: Final = 40
 """Bytes of a queue's name: with what Procrastinate puts before it, it is the name of a channel, which has 63."""
-POLL_S, POOLED_POLL_S = 5.0, 0.5
-"""How often a worker looks for jobs that it was not notified of; behind a pooler it hears no notifications."""
+POLL_S = 0.5
+"""How often a worker looks for jobs that it was not notified of: those that waited for a lock, behind a pooler all."""
 SWEEP_S = 1.0
 """How often the rows are searched for what is due: timers, and what the engine lost."""
 SWEPT = 200
@@ -61,7 +61,7 @@ TOLD_AGAIN_S = 30.0
 """How long a sweeper leaves a workflow alone that it has told of and that has not moved."""
 NEVER: Final = 1 << 52
 """Milliseconds of patience without end."""
-HEARTBEAT_S, STALLED_S = 3.0, 10.0
+HEARTBEAT_S, STALLED_S = 2.0, 6.0
 """How often a worker says that it lives, and after how long a silence its jobs are taken back: a row's lease is longer,
 so a worker that was merely busy loses nothing by it."""
 REAP_AT = "* * * * * */5"
@@ -311,14 +311,13 @@ class Procrastinate:
 
     async def _until_stopped(self, app: procrastinate.App) -> None:
         """Let a worker work; when it is to stop, its jobs come to their end first."""
-        pooled = self.store.behind_pooler
         working = asyncio.ensure_future(
             app.run_worker_async(
                 queues=[*self._queues, REAP],
                 name="counterfoil",
                 concurrency=self.at_once,
-                listen_notify=not pooled,
-                fetch_job_polling_interval=POOLED_POLL_S if pooled else POLL_S,
+                listen_notify=not self.store.behind_pooler,
+                fetch_job_polling_interval=POLL_S,
                 delete_jobs="always",
                 install_signal_handlers=False,
                 update_heartbeat_interval=HEARTBEAT_S,
