@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import secrets
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Final, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from counterfoil import codec
 from counterfoil.core.arguments import CALLED
@@ -23,10 +23,9 @@ from counterfoil.errors import (
     WorkflowNotDone,
     WorkflowNotFound,
 )
-from counterfoil.model import Page
-from counterfoil.operations import LONGEST_PAGE, check_tenant
-from counterfoil.records import Delivered, Wait, Workflow, WorkflowStep
-from counterfoil.storage.rows import NEWEST
+from counterfoil.operations import check_tenant
+from counterfoil.records import Delivered
+from counterfoil.standing import workflow
 from counterfoil.storage.scripts.threads import ThreadKey
 from counterfoil.storage.scripts.waits import Delivery, OtherEvent, Received
 from counterfoil.storage.scripts.workflows import (
@@ -36,18 +35,16 @@ from counterfoil.storage.scripts.workflows import (
     NoWorkflow,
     OtherInput,
     Start,
-    Steps,
     ThreadThere,
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Mapping
 
     from counterfoil.desk import Desk
+    from counterfoil.records import Workflow
     from counterfoil.storage.script import Row
     from counterfoil.storage.scripts.workflows import Answer
-
-_PATH_END: Final = ", "
 
 
 def workflow_key(workflow_id: str, tenant: str) -> ThreadKey:
@@ -240,15 +237,30 @@ def settled(key: ThreadKey, act: str, answer: Answer) -> Workflow:
         case NoWorkflow():
             return not_found(key)
         case Hindered(row):
-            raise WorkflowHindered(
-                f"Workflow {key.thread_id} of tenant {key.tenant} is {row['status']} at version {row['version']}: to"
-                f" {act} it is not possible, or it moved since it was seen. Nothing was changed. See: counterfoil"
-                f" workflows show {key.thread_id} --tenant {key.tenant}",
-                tenant=key.tenant,
-                operation_id="",
-                workflow_id=key.thread_id,
-                status=row["status"],
-            )
+            raise _hindered(key, act, row)
+
+
+def deleted(key: ThreadKey, answer: bool | Hindered) -> bool:  # noqa: FBT001 - the answer
+    """Say whether there was anything to delete.
+
+    Raises:
+        WorkflowHindered: the workflow is being run, or moved since it was seen.
+    """
+    if isinstance(answer, Hindered):
+        raise _hindered(key, "delete", answer.row)
+    return answer
+
+
+def _hindered(key: ThreadKey, act: str, row: Row) -> WorkflowHindered:
+    return WorkflowHindered(
+        f"Workflow {key.thread_id} of tenant {key.tenant} is {row['status']} at version {row['version']}: to {act} it"
+        " is not possible, or it moved since it was seen. Nothing was changed. See: counterfoil workflows show"
+        f" {key.thread_id} --tenant {key.tenant}",
+        tenant=key.tenant,
+        operation_id="",
+        workflow_id=key.thread_id,
+        status=row["status"],
+    )
 
 
 def not_found(key: ThreadKey) -> NoReturn:
@@ -302,83 +314,3 @@ def done_only(found: Workflow) -> Workflow:
             raise WorkflowNotDone(
                 f"{told} is {found.status} and has no result yet.{waits} Ask again later.", status=found.status, **facts
             )
-
-
-# --- rows ------------------------------------------------------------------------------------------------------------
-
-_NAMES: Final = (
-    *("tenant", "workflow_id", "graph", "graph_version", "status", "version", "attempt", "holder", "lease_until"),
-    *(
-        "due_at",
-        "tries",
-        "waits_for",
-        "parked_on",
-        "error_class",
-        "error_text",
-        "request_id",
-        "principal",
-        "created_at",
-    ),
-    *("updated_at", "now", "seq"),
-)
-
-
-def workflow(row: Row) -> Workflow:
-    """Return a workflow's rows as one."""
-    return Workflow(**{name: row[name] for name in _NAMES})
-
-
-def asked_page(status: str | None, graph: str | None, before: int | None, limit: int) -> dict[str, Any]:
-    """Check what a list is narrowed to.
-
-    Raises:
-        InvalidArguments: there is no such status, or the limit is out of range.
-    """
-    if status is not None and status not in set(WorkflowStatus):
-        known = ", ".join(WorkflowStatus)
-        raise InvalidArguments(f"There is no status {status!r}. There are: {known}.")
-    return {
-        "status": status,
-        "graph": CALLED.optional_text("graph", graph),
-        "before": NEWEST if before is None else CALLED.number("before", before),
-        "limit": CALLED.number("limit", limit, least=1, most=LONGEST_PAGE) + 1,
-    }
-
-
-def paged(rows: Sequence[Row], limit: int) -> Page[Workflow]:
-    """Return a page of workflows."""
-    shown = tuple(workflow(row) for row in rows[:limit])
-    return Page(items=shown, next=shown[-1].seq if len(rows) > limit else None)
-
-
-def stepped(found: Steps) -> tuple[WorkflowStep, ...]:
-    """Return a workflow's steps, the newest first."""
-    return tuple(_step(row, found.writes.get(row["parent_id"], ())) for row in found.places)
-
-
-def _step(row: Row, writes: Sequence[Row]) -> WorkflowStep:
-    nodes = dict.fromkeys(_node(write["task_path"]) for write in writes)
-    fields = dict.fromkeys(write["channel"] for write in writes if _is_field(write["channel"]))
-    return WorkflowStep(
-        step=row["step"],
-        at=row["created_at"],
-        checkpoint_id=row["checkpoint_id"],
-        source=row["source"],
-        nodes=tuple(name for name in nodes if name and not name.startswith("__")),
-        fields=tuple(fields),
-    )
-
-
-def _is_field(channel: str) -> bool:
-    return not channel.startswith(("__", "branch:", "join:", "counterfoil"))
-
-
-def _node(path: str) -> str:
-    """Return the node's name, which stands at the end of a task's path."""
-    return path.rpartition(_PATH_END)[2]
-
-
-def wait(row: Row) -> Wait:
-    """Return a row of the table of waits."""
-    names = ("name", "node", "event", "subject", "state", "due_at", "created_at", "ended_at")
-    return Wait(**{name: row[name] for name in names})

@@ -8,24 +8,21 @@ from counterfoil.active import refuse_nested, refuse_on_loop
 from counterfoil.core.entries import DEFAULT_TRIES
 from counterfoil.operations import PAGE, check_tenant
 from counterfoil.outboxing import who_and_why
+from counterfoil.standing import asked_page, asked_steps, paged, stepped, wait
 from counterfoil.starting import (
     accepted,
-    asked_page,
+    deleted,
     delivered,
     delivery_of,
     done_only,
     graph_of,
     one,
-    paged,
     register,
     settled,
     start_of,
-    stepped,
-    wait,
     workflow_key,
 )
-from counterfoil.storage.rows import NEWEST
-from counterfoil.storage.scripts import waits, workflows
+from counterfoil.storage.scripts import deleting, waits, workflows
 from counterfoil.storage.scripts.workflows import Hindered
 from counterfoil.writing import write
 
@@ -140,12 +137,12 @@ class Workflows:
         It reaches as far back as its checkpoints are kept.
 
         Raises:
+            InvalidArguments: the limit is out of range.
             WorkflowNotFound: this tenant has no such workflow.
         """
-        key = workflow_key(workflow_id, tenant)
+        key, asked = workflow_key(workflow_id, tenant), asked_steps(before, limit)
         one(key, self._desk.store.read(lambda: workflows.get(key)))
-        since = NEWEST if before is None else before
-        return stepped(self._desk.store.read(lambda: workflows.steps(key, before=since, limit=limit)))
+        return stepped(self._desk.store.read(lambda: workflows.steps(key, **asked)))
 
     def waits(self, workflow_id: str, *, tenant: str) -> tuple[Wait, ...]:
         """Return what the steps of a workflow wait for, or waited for.
@@ -252,3 +249,18 @@ class Workflows:
         found = settled(key, "resume", answer)
         self._desk.bell.ring()
         return found
+
+    def delete(self, workflow_id: str, *, tenant: str, expect_version: int | None = None) -> bool:
+        """Delete all that is kept of a workflow but for its operations; say whether there was anything.
+
+        Checkpoints, waits, events and the input are gone. Operations and receipts stay as proof for as long as their
+        retention says, and what was enqueued is sent. A process that dies meanwhile has deleted all of it or nothing.
+
+        Raises:
+            WorkflowHindered: it is being run, or moved since it was seen.
+        """
+        refuse_nested("workflows.delete")
+        refuse_on_loop("workflows.delete", "await cf.workflows.delete(...) with an AsyncCounterfoil")
+        key = workflow_key(workflow_id, tenant)
+        answer = write(self._desk, lambda: deleting.delete(key, expected_version=expect_version))
+        return deleted(key, answer)

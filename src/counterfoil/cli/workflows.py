@@ -20,7 +20,7 @@ EMPTY = "No workflow."
 
 @click.group()
 def command() -> None:
-    """List workflows, show one and its steps, deliver an event, cancel or resume one."""
+    """List workflows, show one and its steps, deliver an event, cancel, resume or delete one."""
 
 
 def names_workflow(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -49,7 +49,7 @@ def tenant_of(session: Session) -> str:
 def list_(session: Session, *, status: str | None, graph: str | None, before: int | None, limit: int) -> None:
     """List workflows, the newest first."""
     from counterfoil.cli.output import note, say, show_json, table
-    from counterfoil.starting import asked_page, paged
+    from counterfoil.standing import asked_page, paged
     from counterfoil.storage.scripts import workflows
 
     tenant, asked = tenant_of(session), asked_page(status, graph, before, limit)
@@ -86,7 +86,8 @@ def show(session: Session, workflow: str) -> None:
     from dataclasses import asdict
 
     from counterfoil.cli.output import fields, say, show_json, table, when
-    from counterfoil.starting import one, wait, workflow_key
+    from counterfoil.standing import wait
+    from counterfoil.starting import one, workflow_key
     from counterfoil.storage.scripts import waits, workflows
 
     key = workflow_key(workflow, tenant_of(session))
@@ -146,14 +147,13 @@ def _told(found: Workflow) -> str:
 def history(session: Session, workflow: str, *, before: int | None, limit: int) -> None:
     """Show a workflow's steps, the newest first: which nodes ended when, and which fields they wrote."""
     from counterfoil.cli.output import show_json, table, when
-    from counterfoil.starting import one, stepped, workflow_key
-    from counterfoil.storage.rows import NEWEST
+    from counterfoil.standing import asked_steps, stepped
+    from counterfoil.starting import one, workflow_key
     from counterfoil.storage.scripts import workflows
 
-    key = workflow_key(workflow, tenant_of(session))
+    key, asked = workflow_key(workflow, tenant_of(session)), asked_steps(before, limit)
     one(key, session.read(lambda: workflows.get(key)))
-    since = NEWEST if before is None else before
-    steps = stepped(session.read(lambda: workflows.steps(key, before=since, limit=limit)))
+    steps = stepped(session.read(lambda: workflows.steps(key, **asked)))
     if session.as_json:
         show_json(steps)
         return
@@ -226,3 +226,22 @@ def _act(session: Session, workflow: str, act: str, by: str | None, reason: str,
         show_json(found)
         return
     say(_told(found))
+
+
+@command.command()
+@click.option("--expect-version", type=integer, metavar="N", help="Do nothing if it moved since this version.")
+@verb
+@names_workflow
+def delete(session: Session, workflow: str, *, expect_version: int | None) -> None:
+    """Delete all that is kept of a workflow but for its operations, which are proof."""
+    from counterfoil.cli.output import say, show_json
+    from counterfoil.starting import deleted, workflow_key
+    from counterfoil.storage.scripts import deleting
+
+    key = workflow_key(workflow, tenant_of(session))
+    answer = session.store.write(lambda: deleting.delete(key, expected_version=expect_version))
+    was_there = deleted(key, answer)
+    if session.as_json:
+        show_json({"tenant": key.tenant, "workflow_id": key.thread_id, "deleted": was_there})
+        return
+    say("Deleted. Its operations stay as proof." if was_there else "There is nothing of it: nothing was deleted.")

@@ -249,8 +249,17 @@ def delete_thread(key: ThreadKey, *, tried: Deleted) -> Script[None]:
     for what in ("writes", "mints"):
         yield from all_rows(f"delete_thread_{what}", **key.params)
     yield from all_rows("delete_unnamed_channels", **key.params)
+    if row is not None and row["status"] is not None:
+        yield from _forget_workflow(key)
     if row is not None:
         yield from one_row("reset_thread", **key.params, state=ThreadState.IDLE)
+
+
+def _forget_workflow(key: ThreadKey) -> Script[None]:
+    """Delete what a workflow was started with, waited for and was told."""
+    yield from all_rows("delete_waits", **key.params)
+    for what in ("delete_events", "delete_workflow"):
+        yield from all_rows(what, **key.params)
 
 
 def _is_left(key: ThreadKey, row: Row | None, tried: Deleted) -> Script[bool]:

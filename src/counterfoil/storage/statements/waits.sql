@@ -51,6 +51,19 @@ where tenant = :tenant
   and thread_id = :thread_id
 order by created_at, name, number;
 
+-- name: delete_waits
+-- Delete what the steps of a workflow wait for, or waited for.
+delete from counterfoil_wait
+where tenant = :tenant
+  and thread_id = :thread_id;
+
+-- name: delete_events
+-- Delete the events of a workflow.
+delete from counterfoil_event
+where tenant = :tenant
+  and workflow_id = :thread_id
+returning event_id;
+
 -- name: list_asked_waits
 -- Read what the last run of a workflow waits for.
 select name, event, subject, due_at

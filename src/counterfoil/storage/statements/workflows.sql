@@ -19,6 +19,13 @@ from counterfoil_workflow
 where tenant = :tenant
   and workflow_id = :thread_id;
 
+-- name: delete_workflow
+-- Delete what a workflow was started with.
+delete from counterfoil_workflow
+where tenant = :tenant
+  and workflow_id = :thread_id
+returning workflow_id;
+
 -- name: put_accepted_thread
 -- Accept a workflow: its thread is due at once. A thread that was forgotten may begin anew.
 insert into counterfoil_thread (tenant, thread_id, state, request_id, workflow_id, principal, graph, graph_version, status,

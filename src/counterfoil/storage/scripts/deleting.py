@@ -1,0 +1,35 @@
+"""Scripts that delete a workflow: all that is kept of it but for the operations that it asked for, which are proof."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from counterfoil.core.leases import is_over
+from counterfoil.core.states import ThreadState
+from counterfoil.storage.script import Row, Script, all_rows, held_row, one_row
+from counterfoil.storage.scripts import checkpoints, threads
+from counterfoil.storage.scripts.checkpoints import Deleted
+from counterfoil.storage.scripts.workflows import Hindered
+
+if TYPE_CHECKING:
+    from counterfoil.storage.scripts.threads import ThreadKey
+
+
+def delete(key: ThreadKey, *, expected_version: int | None) -> Script[bool | Hindered]:
+    """Delete a workflow with its history, waits and events; say whether there was anything.
+
+    It is one transaction: whoever dies in it has deleted nothing, and does it again. A thread that is no workflow
+    stays; of one that was never started its events go.
+    """
+    yield from threads.alone(key)
+    row = yield from one_row("lock_thread", **key.params)
+    if row is None or row["status"] is None:
+        return bool((yield from all_rows("delete_events", **key.params)))
+    if _is_run(row) or expected_version not in {None, row["version"]}:
+        return Hindered((yield from held_row("get_workflow", **key.params)))
+    yield from checkpoints.delete_thread(key, tried=Deleted())
+    return True
+
+
+def _is_run(row: Row) -> bool:
+    return row["state"] == ThreadState.RUNNING and not is_over(row["lease_until"], row["now"])
