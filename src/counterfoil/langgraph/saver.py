@@ -9,7 +9,6 @@ from copy import copy
 from typing import TYPE_CHECKING, Any
 
 from langgraph.checkpoint.base import (
-    WRITES_IDX_MAP,
     ChannelVersions,
     Checkpoint,
     CheckpointMetadata,
@@ -18,35 +17,28 @@ from langgraph.checkpoint.base import (
 )
 
 from counterfoil.core.templates import validate_id
-from counterfoil.errors import Busy, ReservedConfig, UnmanagedThread, VersionConflict
+from counterfoil.errors import Busy, UnmanagedThread, VersionConflict
 from counterfoil.langgraph.context import (
     CONF,
     KEY,
-    Carried,
     Context,
     Run,
     carried,
     checkpoint_of,
     conf_of,
-    namespace_of,
     refuse_exit,
-    storable,
     thread_of,
     unclaimed,
 )
 from counterfoil.langgraph.deltas import Walk
-from counterfoil.langgraph.intents import CHANNEL, Intents, counting, parted
-from counterfoil.langgraph.packing import leaning, split, with_run_id
 from counterfoil.langgraph.pages import Pages
-from counterfoil.langgraph.policy import check_metadata, check_state
-from counterfoil.langgraph.serde import ERROR_CHANNEL, StateSerializer
+from counterfoil.langgraph.serde import StateSerializer
 from counterfoil.langgraph.serving import checked_trust, trusted_from
-from counterfoil.langgraph.upkeep import Upkeep
-from counterfoil.langgraph.versions import pack, unpack
+from counterfoil.langgraph.storing import Storing
+from counterfoil.langgraph.versions import unpack
 from counterfoil.runners import Waiting
-from counterfoil.storage.scripts import checkpoints, handing
-from counterfoil.storage.scripts.checkpoints import Encoded, NotOwner, Place, Stored
-from counterfoil.storage.scripts.threads import NotStored, ThreadKey
+from counterfoil.storage.scripts import checkpoints
+from counterfoil.storage.scripts.threads import NotStored
 from counterfoil.writing import awrite, write
 
 if TYPE_CHECKING:
@@ -56,8 +48,8 @@ if TYPE_CHECKING:
 
     from counterfoil.desk import Desk
     from counterfoil.langgraph.serving import Trust
-    from counterfoil.langgraph.skipping import Skipping
-    from counterfoil.storage.script import Maker, Row
+    from counterfoil.storage.script import Maker
+    from counterfoil.storage.scripts.checkpoints import NotOwner, Stored
 
 STORED_WITHIN_MS = 10_000
 """How long a task's writes wait for the checkpoint that they hang on: the runtime stores it beside the step, and what
@@ -69,7 +61,7 @@ be run by the server at one time and without it at another.
 """
 
 
-class CounterfoilSaver(Upkeep):
+class CounterfoilSaver(Storing):
     """A LangGraph checkpointer; `cf.saver()` makes it.
 
     Compiled with `cf.compile` it fences: only the run that claimed a thread may write to it. Compiled plainly it is a
@@ -92,10 +84,6 @@ class CounterfoilSaver(Upkeep):
         clone = copy(self)
         clone._context = context  # noqa: SLF001 - its own class
         return clone
-
-    def carried(self, config: Mapping[str, Any]) -> Carried | None:
-        """Return what a configuration carries, or else the context that this saver was made for."""
-        return carried(config) or self._context
 
     def context_for(self, config: Mapping[str, Any]) -> Context:
         """Return the context of a run whose configuration brings none: the saver's tenant, and what it trusts there.
@@ -197,7 +185,7 @@ class CounterfoilSaver(Upkeep):
             StateNotStorable: a value would not come back equal.
             SecretInState: a value holds a credential.
         """
-        for maker in self._putting(config, checkpoint, metadata, new_versions):
+        for maker in self.putting(config, checkpoint, metadata, new_versions):
             self._accept(config, write(self.desk, maker, refuses=bool))
         return self._address(config, checkpoint["id"])
 
@@ -209,7 +197,7 @@ class CounterfoilSaver(Upkeep):
         new_versions: ChannelVersions,
     ) -> RunnableConfig:
         """Store a checkpoint if its run owns the thread; see `put`."""
-        for maker in self._putting(config, checkpoint, metadata, new_versions):
+        for maker in self.putting(config, checkpoint, metadata, new_versions):
             self._accept(config, await awrite(self.desk, maker, refuses=bool))
         return self._address(config, checkpoint["id"])
 
@@ -221,7 +209,7 @@ class CounterfoilSaver(Upkeep):
         Raises:
             Busy: the task enqueued something, and the checkpoint that it runs on is not stored.
         """
-        for maker in self._writing(config, writes, task_id, task_path):
+        for maker in self.writing(config, writes, task_id, task_path):
             waiting = Waiting(STORED_WITHIN_MS)
             while isinstance(answer := write(self.desk, maker, refuses=bool), NotStored):
                 time.sleep(self._pause(waiting, config))
@@ -231,7 +219,7 @@ class CounterfoilSaver(Upkeep):
         self, config: RunnableConfig, writes: Sequence[tuple[str, Any]], task_id: str, task_path: str = ""
     ) -> None:
         """Store a task's writes if its run owns the thread; see `put_writes`."""
-        for maker in self._writing(config, writes, task_id, task_path):
+        for maker in self.writing(config, writes, task_id, task_path):
             waiting = Waiting(STORED_WITHIN_MS)
             while isinstance(answer := await awrite(self.desk, maker, refuses=bool), NotStored):  # noqa: ASYNC110 - the database tells
                 await asyncio.sleep(self._pause(waiting, config))
@@ -244,18 +232,6 @@ class CounterfoilSaver(Upkeep):
         return f"{number + 1:0{_VERSION_WIDTH}}.{random.getrandbits(53):016x}"
 
     # --- scripts and what comes back -------------------------------------------------------------------------------
-
-    def place(self, config: RunnableConfig) -> Place:
-        """Return the thread and namespace that a configuration addresses, in its run's tenant."""
-        found = self.carried(config)
-        if found is not None and found.desk is not self.desk:
-            raise ReservedConfig(
-                "This run's context was made by another Counterfoil than its checkpointer. Use cf.config and cf.saver"
-                " of the same one."
-            )
-        tenant = self.tenant if found is None else found.trusted.tenant
-        key = ThreadKey(tenant=tenant, thread_id=thread_of(config))
-        return Place(key=key, checkpoint_ns=namespace_of(config))
 
     def _get(self, config: RunnableConfig) -> Maker[tuple[int | None, Stored | None]]:
         conf, place, checkpoint_id = conf_of(config), self.place(config), checkpoint_of(config)
@@ -290,123 +266,6 @@ class CounterfoilSaver(Upkeep):
             parent_config=self._at(config, row, parent) if parent else None,
             pending_writes=writes,
         )
-
-    def _putting(
-        self,
-        config: RunnableConfig,
-        checkpoint: Checkpoint,
-        metadata: CheckpointMetadata,
-        new_versions: ChannelVersions,
-    ) -> Sequence[Maker[NotOwner | None]]:
-        """Return what stores a checkpoint, with what was left in memory before it; nothing if it is left there, too."""
-        skipping, parent = self._skipping(config), checkpoint_of(config)
-        if skipping is None:
-            return [self._put(config, checkpoint, metadata, new_versions, parent)]
-        if isinstance(checkpoint["channel_values"].get(CHANNEL), Intents):
-            return [*skipping.flush(), self._put(config, checkpoint, metadata, new_versions, parent)]
-        parent, versions = skipping.begin(parent, new_versions)
-        maker = self._put(config, checkpoint, metadata, versions, parent)
-        if skipping.may_skip(metadata):
-            skipping.hold(parent, checkpoint["id"], versions, maker)
-            return []
-        skipping.forget()
-        return [maker]
-
-    def _writing(
-        self, config: RunnableConfig, writes: Sequence[tuple[str, Any]], task_id: str, task_path: str
-    ) -> Sequence[Maker[Any]]:
-        """Return what stores a task's writes, with what was left in memory before; nothing if they are left there."""
-        run, maker = self.carried(config), self._put_writes(config, writes, task_id, task_path)
-        if not isinstance(run, Run) or run.skipping is None:
-            return [maker]
-        if self._skipping(config) is not None and run.skipping.may_hold(task_path, writes):
-            run.skipping.hold_writes(conf_of(config)["checkpoint_id"], maker)
-            return []
-        return [*run.skipping.flush(), maker] if run.skipping.must_flush(writes, task_path) else [maker]
-
-    def _skipping(self, config: RunnableConfig) -> Skipping | None:
-        """Return what a run has left in memory, for its root graph; those of its children are stored at once."""
-        run = self.carried(config)
-        return run.skipping if isinstance(run, Run) and not namespace_of(config) else None
-
-    def _put(
-        self,
-        config: RunnableConfig,
-        checkpoint: Checkpoint,
-        metadata: CheckpointMetadata,
-        new_versions: ChannelVersions,
-        parent: str | None,
-    ) -> Maker[NotOwner | None]:
-        place, run = self.place(config), self.carried(config)
-        values, intents = parted(checkpoint["channel_values"])
-        inline, rows = split(values, checkpoint["channel_versions"])
-        kept = with_run_id(metadata, config)
-        check_metadata(kept)
-        # The writes were checked, too, but the runtime stores what became of them even where they were refused.
-        for name in new_versions.keys() & values.keys():
-            check_state(values[name], f"$.{name}")
-        kind, body = self.serde.dumps_typed({**pack(checkpoint), "channel_values": inline})
-        columns = {
-            "checkpoint_id": storable("checkpoint id", checkpoint["id"]),
-            "parent_id": parent,
-            "root_id": (metadata.get("parents") or {}).get(""),
-            "source": metadata.get("source", ""),
-            "step": metadata.get("step", 0),
-            "run_id": None if kept.get("run_id") is None else storable("run id", kept["run_id"]),
-            "type": kind,
-            "body": body,
-            "stored_channels": checkpoints.named_channels(rows),
-            "leaning": checkpoints.leaning_channels(leaning(checkpoint, metadata)),
-            "metadata": self.serde.dumps_typed(kept)[1],
-        }
-        brought = {
-            (storable("name of a state field", name), version): self._encoded(name, values[name])
-            for name, version in rows.items()
-            if name in new_versions
-        }
-        attempt = run.attempt if run is not None else None
-        if intents is None:
-            return lambda: checkpoints.put(place, attempt=attempt, columns=columns, channels=brought)
-        record = intents.record
-        return lambda: handing.put(place, attempt=attempt, columns=columns, channels=brought, record=record)
-
-    def _encoded(self, channel: str, value: Any) -> Encoded:
-        try:
-            return self.serde.dumps_typed(value)
-        except Exception as error:
-            error.add_note(f"in the state field {channel!r}")
-            raise
-
-    def _put_writes(
-        self, config: RunnableConfig, writes: Sequence[tuple[str, Any]], task_id: str, task_path: str
-    ) -> Maker[NotOwner | NotStored | None]:
-        place, run = self.place(config), self.carried(config)
-        intents = counting(writes)
-        rows = list(self._written(writes, intents))
-        replace = all(channel in WRITES_IDX_MAP for channel, _ in writes)
-        task = {"task_id": storable("task id", task_id), "task_path": storable("task path", task_path)}
-        checkpoint_id = storable("checkpoint id", conf_of(config)["checkpoint_id"])
-        attempt = run.attempt if run is not None else None
-        if intents is None:
-            return lambda: checkpoints.put_writes(
-                place, attempt=attempt, checkpoint_id=checkpoint_id, task=task, writes=rows, replace=replace
-            )
-        record, named = intents.record, {**task, "checkpoint_id": checkpoint_id}
-        return lambda: handing.put_writes(place, attempt=attempt, task=named, writes=rows, record=record)
-
-    def _written(self, writes: Sequence[tuple[str, Any]], intents: Intents | None) -> Iterator[Row]:
-        """Yield a task's writes as rows; of intents only references are kept, and none of a task that failed."""
-        for number, (channel, given) in enumerate(writes):
-            value = given
-            if channel == CHANNEL and isinstance(given, Intents):
-                if intents is None:
-                    continue
-                value = given.references
-            if channel != ERROR_CHANNEL:
-                check_state(value, f"$.{channel}")
-            kind, packed = self.serde.dumps_write(channel, value)
-            name = storable("name of a state field or node", channel)
-            yield {"idx": WRITES_IDX_MAP.get(channel, number), "channel": name, "type": kind, "value": packed}
 
     def _pause(self, waiting: Waiting, config: RunnableConfig) -> float:
         if (pause := waiting.next()) is None:
