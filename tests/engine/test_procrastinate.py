@@ -1,23 +1,36 @@
 """What is said to Procrastinate, and in which transaction; what it loses is said again, and what is dead taken back."""
 
 import asyncio
+import json
+import re
+import subprocess
 import sys
+import threading
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import psycopg
 import pytest
+from click.testing import CliRunner
+from langgraph.graph import END, START, StateGraph
 from psycopg.rows import dict_row
 
 from counterfoil import AsyncCounterfoil, Counterfoil
+from counterfoil.cli.main import cli
 from counterfoil.engine import procrastinate
 from counterfoil.engine.choosing import chosen, made_for
 from counterfoil.errors import InvalidArguments, MissingExtra, SchemaOutdated
+from counterfoil.langgraph import wait_for
+from counterfoil.storage import rights
 from counterfoil.storage.script import Wake
 from tests.engine.fleet import until
-from tests.engine.program import TENANT, Place, opened_at
+from tests.engine.program import TENANT, Place, State, opened_at
 from tests.postgres.databases import Database
+
+ROOT = Path(__file__).parents[2]
 
 
 @pytest.fixture
@@ -170,7 +183,7 @@ def test_jobs_of_one_workflow_that_are_at_work_together_run_it_once(cf: Counterf
     asked(place, f"{columns} from procrastinate_jobs, generate_series(1, 20)")
     with opened_at(place) as other, cf.working(), other.working():
         until_no_jobs(place)
-    assert [one.kind for one in place.tally.accepted()] == ["counted w-1"]
+    assert place.noted() == ["w-1"]
     row = cf.workflows.get("w-1", tenant=TENANT)
     assert (row.status, row.attempt) == ("done", 1)
 
@@ -196,6 +209,73 @@ def test_it_says_how_it_is(cf: Counterfoil) -> None:
     health = asyncio.run(engine_of(cf).health())
     assert (health.engine, health.is_well, health.problem) == ("procrastinate", True, None)
     assert health.details == {"todo": 1, "doing": 0, "failed": 0}
+
+
+def test_an_event_that_comes_while_a_step_beside_its_wait_runs_wakes_at_the_end_of_the_run(cf: Counterfoil) -> None:
+    goes_on = threading.Event()
+
+    def hear(state: State) -> State:
+        wait_for("word")
+        return {"said": "heard"}
+
+    def work(state: State) -> State:
+        goes_on.wait(30)
+        return {"paid": "worked"}
+
+    builder = StateGraph(State)
+    builder.add_node("hear", hear)
+    builder.add_node("work", work)
+    for name in ("hear", "work"):
+        builder.add_edge(START, name)
+        builder.add_edge(name, END)
+    cf.workflows.register(builder, name="beside")
+    with cf.working():
+        start(cf, "w-1", "beside")
+        until(lambda: cf.workflows.waits("w-1", tenant=TENANT) or None)
+        say(cf, "w-1", "1")
+        goes_on.set()
+        # sooner than a wake-up would be taken for lost
+        until(lambda: True if cf.workflows.get("w-1", tenant=TENANT).status == "done" else None, limit=8)
+    assert cf.workflows.result("w-1", tenant=TENANT) == {"order": "w-1", "said": "heard", "paid": "worked"}
+
+
+# --- the command line, and roles --------------------------------------------------------------------------------------
+
+
+def test_the_commands_make_its_tables_and_refuse_sqlite(fresh_database: Database, tmp_path: Path) -> None:
+    url = fresh_database.url
+    made = CliRunner().invoke(cli, ["db", "upgrade", "--engine", "procrastinate", "--url", url])
+    assert (made.exit_code, "the tables of procrastinate" in made.output) == (0, True)
+    again = CliRunner().invoke(cli, ["db", "upgrade", "--engine", "procrastinate", "--url", url, "--json"])
+    assert json.loads(again.output)["applied"] == []
+    here = Place(database=f"sqlite:///{tmp_path}/agent.db", folder=str(tmp_path))
+    worker = [sys.executable, "-m", "counterfoil", "worker", "--app", "tests.engine.program:opened"]
+    ran = subprocess.run(
+        [*worker, "--engine", "procrastinate"],
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd=ROOT,
+        env={**here.environment(), "PYTHONPATH": str(ROOT / "src")},
+    )
+    assert (ran.returncode, "Procrastinate keeps its jobs in PostgreSQL" in ran.stderr) == (2, True)
+
+
+def test_a_role_with_the_rights_of_the_page_may_work(jobs_url: str, place: Place) -> None:
+    page = (ROOT / "docs" / "how-to" / "engines.md").read_text("utf-8")
+    (shown,) = re.findall(r"^```sql\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)
+    role = "counterfoil_engine_role"
+    lets = shown.replace(" to app;", f" to {role};") + rights.grants(role, "public", read_only=False)
+    asked(place, f"create role {role} login password 'secret'")
+    try:
+        asked(place, lets)
+        parts = urlsplit(jobs_url)
+        as_role = parts._replace(netloc=f"{role}:secret@{parts.netloc.rpartition('@')[2]}").geturl()
+        with opened_at(replace(place, database=as_role)) as cf, cf.working():
+            start(cf, "w-1")
+            until(lambda: True if cf.workflows.get("w-1", tenant=TENANT).status == "done" else None)
+    finally:
+        asked(place, f"drop owned by {role}; drop role {role}")
 
 
 # --- refusals ---------------------------------------------------------------------------------------------------------
