@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from langgraph.errors import GraphRecursionError
+
 from counterfoil.errors import CheckpointNotFound, CounterfoilError, Retry, ThreadParked
 from counterfoil.langgraph.parking import is_ours
 from counterfoil.storage.scripts.leaving import Ending, Finished, Paused, Raised, Stopped
@@ -47,7 +49,8 @@ def of_error(run: Run, error: BaseException) -> Ending:
         error_class=type(error).__name__,
         error_text=_text(error),
         most_tries=most_tries,
-        is_final=isinstance(error, CounterfoilError) and error.retry is Retry.NEVER,
+        is_final=isinstance(error, GraphRecursionError)
+        or (isinstance(error, CounterfoilError) and error.retry is Retry.NEVER),
     )
 
 
