@@ -29,6 +29,7 @@ from counterfoil.storage.script import Wake
 from tests.engine.fleet import until
 from tests.engine.program import TENANT, Place, State, opened_at
 from tests.postgres.databases import Database
+from tests.postgres.servers import PrivateServer
 
 ROOT = Path(__file__).parents[2]
 
@@ -239,6 +240,39 @@ def test_an_event_that_comes_while_a_step_beside_its_wait_runs_wakes_at_the_end_
     assert cf.workflows.result("w-1", tenant=TENANT) == {"order": "w-1", "said": "heard", "paid": "worked"}
 
 
+def test_both_engines_may_work_on_one_database(cf: Counterfoil, place: Place) -> None:
+    names = [f"w-{number}" for number in range(30)]
+    with opened_at(replace(place, engine="embedded")) as other, cf.working(), other.working():
+        for name in names:
+            start(other if name.endswith("1") else cf, name)
+        for name in names:
+            until_done(cf, name)
+    assert sorted(place.noted()) == sorted(names)
+
+
+@pytest.mark.slow
+def test_it_goes_on_when_its_server_was_away(
+    private_server: PrivateServer, tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(procrastinate, "CONNECT_S", 2)
+    url = private_server.create_database("engine")
+    with Counterfoil.open(url) as made:
+        made_for(made.desk.store)
+    with opened_at(Place(database=url, folder=str(tmp_path), engine="procrastinate")) as cf, cf.working():
+        start(cf, "w-1")
+        until_done(cf, "w-1")
+        private_server.stop("immediate")
+        until(lambda: True if "Procrastinate could not go on" in caplog.text else None)
+        private_server.start()
+        start(cf, "w-2")
+        until_done(cf, "w-2")
+    assert Place(database=url, folder=str(tmp_path)).noted() == ["w-1", "w-2"]
+
+
+def until_done(cf: Counterfoil, workflow_id: str) -> None:
+    until(lambda: True if cf.workflows.get(workflow_id, tenant=TENANT).status == "done" else None)
+
+
 # --- the command line, and roles --------------------------------------------------------------------------------------
 
 
@@ -273,7 +307,7 @@ def test_a_role_with_the_rights_of_the_page_may_work(jobs_url: str, place: Place
         as_role = parts._replace(netloc=f"{role}:secret@{parts.netloc.rpartition('@')[2]}").geturl()
         with opened_at(replace(place, database=as_role)) as cf, cf.working():
             start(cf, "w-1")
-            until(lambda: True if cf.workflows.get("w-1", tenant=TENANT).status == "done" else None)
+            until_done(cf, "w-1")
     finally:
         asked(place, f"drop owned by {role}; drop role {role}")
 

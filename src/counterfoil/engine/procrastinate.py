@@ -68,7 +68,7 @@ REAP_AT = "* * * * * */5"
 """When jobs are taken back: every five seconds, by one of the workers."""
 CONNECTIONS: Final = 3
 """Connections of a worker to its jobs: each is needed for a moment."""
-CONNECT_S: Final = 10
+CONNECT_S = 10
 """Seconds to wait for a connection."""
 FAILURES: Final = (exceptions.ProcrastinateException, AssertionError)
 """What a deferral ends with that fails; it asserts that the server tells of a lock that is taken in English."""
