@@ -20,7 +20,16 @@ from counterfoil.langgraph.compile import for_server
 from counterfoil.langgraph.enqueue import aenqueue, enqueue
 from counterfoil.langgraph.mint import amint, mint
 from counterfoil.langgraph.perform import aperform, perform, retry_on
-from counterfoil.langgraph.waits import asleep_for, asleep_until, await_for, sleep_for, sleep_until, wait_for
+from counterfoil.langgraph.waits import (
+    asleep_for,
+    asleep_until,
+    asleep_until_next,
+    await_for,
+    sleep_for,
+    sleep_until,
+    sleep_until_next,
+    wait_for,
+)
 
 __all__ = [
     "aenqueue",
@@ -28,6 +37,7 @@ __all__ = [
     "aperform",
     "asleep_for",
     "asleep_until",
+    "asleep_until_next",
     "await_for",
     "enqueue",
     "for_server",
@@ -36,5 +46,6 @@ __all__ = [
     "retry_on",
     "sleep_for",
     "sleep_until",
+    "sleep_until_next",
     "wait_for",
 ]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import time
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from langgraph.config import get_config
@@ -15,11 +16,13 @@ from counterfoil import codec
 from counterfoil.active import refuse_nested, refuse_on_loop
 from counterfoil.core.arguments import CALLED
 from counterfoil.core.durations import milliseconds, utc_text
-from counterfoil.errors import IntentWouldBeLost, InvalidArguments, NoActiveCounterfoil, NotInWorkflow, VersionConflict
+from counterfoil.core.schedules import Daily, Last, Missed, Schedule, is_over_for_good
+from counterfoil.errors import IntentWouldBeLost, NoActiveCounterfoil, NotInWorkflow, VersionConflict
 from counterfoil.langgraph.context import Here, locate
 from counterfoil.langgraph.intents import CURRENT, Collector
 from counterfoil.langgraph.parking import MARK, WAIT
 from counterfoil.langgraph.skipping import astore_held, store_held
+from counterfoil.langgraph.timing import missed_policy, moment, scheduled
 from counterfoil.records import Event
 from counterfoil.runners import Waiting
 from counterfoil.storage.scripts import waits
@@ -29,8 +32,7 @@ from counterfoil.storage.scripts.waits import Came, NoInbox, Open, Question, Tim
 from counterfoil.writing import awrite, write
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from datetime import datetime
+    from collections.abc import Mapping, Sequence
 
     from counterfoil.core.durations import Duration
 
@@ -117,6 +119,60 @@ async def asleep_for(duration: Duration, *, name: str = "timer") -> None:
     _over(*(await _aanswered(_timer(name, timeout=milliseconds(duration, "duration")))))
 
 
+def sleep_until_next(
+    *,
+    every: Duration | None = None,
+    at: str | None = None,
+    zone: str | None = None,
+    days: Sequence[str] | None = None,
+    start: datetime | None = None,
+    missed: str = "once",
+    name: str | None = None,
+) -> datetime:
+    """Park the workflow until a recurring time, and return which one it is; the next visit waits for the one after.
+
+    Args:
+        every: A period, counted from `start`, or else from when the step first asked.
+        at: A local time of day such as `"09:00"` instead, in `zone`.
+        zone: Its zone, such as `"Europe/Berlin"`: nine o'clock stays nine o'clock in summer.
+        days: Only on these weekdays: `"mon"` to `"sun"`.
+        start: The first time, or when to begin.
+        missed: What becomes of times that nobody was there for: `"once"` stands for all of them, with `"all"` each
+            comes, one after the other, with `"skip"` none does.
+        name: What to call this timer; by default its schedule. Two with one name in a workflow are one.
+
+    Raises:
+        InvalidArguments: the schedule makes no sense.
+        NotInWorkflow: the thread is no workflow, so that nobody would wake it.
+    """
+    refuse_nested("sleep_until_next")
+    refuse_on_loop("sleep_until_next", "await asleep_until_next(...)")
+    schedule, policy = scheduled(every=every, at=at, zone=zone, days=days, start=start), missed_policy(missed)
+    while True:
+        asked, answer = _answered(_recurring(schedule, policy, name))
+        if (found := _tick(asked, answer, schedule, policy)) is not None:
+            return found
+
+
+async def asleep_until_next(
+    *,
+    every: Duration | None = None,
+    at: str | None = None,
+    zone: str | None = None,
+    days: Sequence[str] | None = None,
+    start: datetime | None = None,
+    missed: str = "once",
+    name: str | None = None,
+) -> datetime:
+    """Park the workflow until a recurring time, in an async node; see `sleep_until_next`."""
+    refuse_nested("asleep_until_next")
+    schedule, policy = scheduled(every=every, at=at, zone=zone, days=days, start=start), missed_policy(missed)
+    while True:
+        asked, answer = await _aanswered(_recurring(schedule, policy, name))
+        if (found := _tick(asked, answer, schedule, policy)) is not None:
+            return found
+
+
 # --- asking ----------------------------------------------------------------------------------------------------------
 
 _Asked = tuple["Here", Question]
@@ -188,6 +244,10 @@ def _timer(name: str, **when: int) -> _Asked:
     return _asking(CALLED.text("name", name), **when)
 
 
+def _recurring(schedule: Schedule, missed: Missed, name: str | None) -> _Asked:
+    return _asking(CALLED.text("name", name or schedule.name), schedule=schedule, missed=missed)
+
+
 def _asking(name: str, **asked: Any) -> _Asked:
     here = locate("wait_for", elsewhere="workflows.deliver")
     run, step, collector = here.run, here.step, CURRENT.get()
@@ -218,12 +278,7 @@ def _refuse_after_enqueue(collector: Collector) -> None:
 
 
 def _moment(when: datetime) -> int:
-    if getattr(when, "tzinfo", None) is None:
-        raise InvalidArguments(
-            f"sleep_until takes a datetime with its zone, not {when!r}: without one it would be another time on another"
-            " machine."
-        )
-    return int(when.timestamp() * 1000)
+    return moment(when, "sleep_until")
 
 
 # --- answering -------------------------------------------------------------------------------------------------------
@@ -241,6 +296,16 @@ def _event(asked: _Asked, answer: _Answer) -> Event | None:
 def _over(asked: _Asked, answer: _Answer) -> None:
     if isinstance(answer, Open):
         _park(asked, answer.due_at)
+
+
+def _tick(asked: _Asked, answer: _Answer, schedule: Schedule, missed: Missed) -> datetime | None:
+    """Return the time that has come, or None of one that is skipped."""
+    if not isinstance(answer, TimedOut):
+        _park(asked, answer.due_at if isinstance(answer, Open) else None)
+    last = Last(due_at=answer.due_at, ended_at=answer.ended_at)
+    if is_over_for_good(schedule, last, missed=missed):
+        return None
+    return datetime.fromtimestamp(answer.due_at / 1000, schedule.zone if isinstance(schedule, Daily) else UTC)
 
 
 def _park(asked: _Asked, due_at: int | None) -> NoReturn:

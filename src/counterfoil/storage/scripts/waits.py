@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from counterfoil import codec
 from counterfoil.core.entries import is_waiting
 from counterfoil.core.machine import advance
+from counterfoil.core.schedules import Last, Missed, Schedule, decide_next
 from counterfoil.core.states import (
     INBOX,
     WAIT,
@@ -42,6 +43,8 @@ class Question:
     match: Mapping[str, Any] = field(default_factory=dict)
     timeout: int | None = None
     until: int | None = None
+    schedule: Schedule | None = None
+    missed: Missed = Missed.ONCE
 
     @property
     def id(self) -> dict[str, Any]:
@@ -58,7 +61,10 @@ class Came:
 
 @dataclass(frozen=True, slots=True)
 class TimedOut:
-    """Its time was over first."""
+    """Its time was over first; when it was due, and when that was seen."""
+
+    due_at: int
+    ended_at: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,17 +89,17 @@ def ask(question: Question) -> Script[Came | TimedOut | Open | NoInbox | NotStor
     place = {"checkpoint_ns": question.step.checkpoint_ns, "checkpoint_id": question.step.checkpoint_id}
     if (yield from one_row("get_checkpoint_seq", **question.key.params, **place)) is None:
         return NotStored()
-    wait = yield from _noted(question)
+    wait = yield from _noted(question, thread["now"])
     match WaitState(wait["state"]):
         case WaitState.ANSWERED:
             return Came((yield from held_row("get_event_by_seq", **question.key.params, seq=wait["event_seq"])))
         case WaitState.TIMED_OUT:
-            return TimedOut()
+            return TimedOut(wait["due_at"], wait["ended_at"])
         case WaitState.OPEN:
             return (yield from _judged(question, wait))
 
 
-def _noted(question: Question) -> Script[Row]:
+def _noted(question: Question, now: int) -> Script[Row]:
     """Return the wait's row, which holds from the first time on when its time is over."""
     asked = {"attempt": question.attempt, "event": question.event, "subject": question.subject}
     row = yield from one_row("ask_wait_again", **question.id, **asked)
@@ -107,10 +113,20 @@ def _noted(question: Question) -> Script[Row]:
             node=question.node,
             state=WaitState.OPEN,
             **asked,
-            until=question.until,
+            until=question.until
+            if question.schedule is None
+            else (yield from _next_of(question, question.schedule, now)),
             timeout=question.timeout,
         )
     )
+
+
+def _next_of(question: Question, schedule: Schedule, now: int) -> Script[int]:
+    """Return when a recurring timer is due next, after the last time in this workflow."""
+    named = {"name": question.name, "expected_state": WaitState.TIMED_OUT}
+    row = yield from one_row("get_last_timer", **question.key.params, **named)
+    last = None if row is None else Last(due_at=row["due_at"], ended_at=row["ended_at"])
+    return decide_next(schedule, last, missed=question.missed, now=now)
 
 
 def _judged(question: Question, wait: Row) -> Script[Came | TimedOut | Open]:
@@ -128,15 +144,15 @@ def _judged(question: Question, wait: Row) -> Script[Came | TimedOut | Open]:
             yield from _end(question, WaitEvent.ANSWERED, seq)
             return Came((yield from held_row("get_event_by_seq", **question.key.params, seq=seq)))
         case TimeOver():
-            yield from _end(question, WaitEvent.TIMED_OUT, None)
-            return TimedOut()
+            ended = yield from _end(question, WaitEvent.TIMED_OUT, None)
+            return TimedOut(wait["due_at"], ended["ended_at"])
         case StillOpen():
             return Open(wait["due_at"])
 
 
-def _end(question: Question, event: WaitEvent, seq: int | None) -> Script[None]:
+def _end(question: Question, event: WaitEvent, seq: int | None) -> Script[Row]:
     ended = {"state": advance(WAIT, WaitState.OPEN, event), "event_seq": seq, "expected_state": WaitState.OPEN}
-    yield from held_row("end_wait_if_open", **question.id, **ended)
+    return (yield from held_row("end_wait_if_open", **question.id, **ended))
 
 
 def _offered(row: Row, *, with_payload: bool) -> Offered:

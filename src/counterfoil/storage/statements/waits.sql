@@ -1,6 +1,6 @@
 -- name: get_wait
 -- Read one wait of a step.
-select state, attempt, due_at, event_seq
+select state, attempt, due_at, event_seq, ended_at
 from counterfoil_wait
 where tenant = :tenant
   and thread_id = :thread_id
@@ -14,7 +14,7 @@ insert into counterfoil_wait (tenant, thread_id, task_id, name, number, checkpoi
   due_at, created_at)
 values (:tenant, :thread_id, :task_id, :name, :number, :checkpoint_ns, :node, :event, :subject, :state, :attempt,
   coalesce(cast(:until as bigint), {now} + :timeout), {now})
-returning state, attempt, due_at, event_seq, {now} as now;
+returning state, attempt, due_at, event_seq, ended_at, {now} as now;
 
 -- name: ask_wait_again
 -- Note that a run asks for a wait's answer.
@@ -27,7 +27,7 @@ where tenant = :tenant
   and task_id = :task_id
   and name = :name
   and number = :number
-returning state, attempt, due_at, event_seq, {now} as now;
+returning state, attempt, due_at, event_seq, ended_at, {now} as now;
 
 -- name: end_wait_if_open
 -- Answer a wait with an event, or say that its time is over.
@@ -41,7 +41,19 @@ where tenant = :tenant
   and name = :name
   and number = :number
   and state = :expected_state
-returning state;
+returning state, ended_at;
+
+-- name: get_last_timer
+-- Read when a recurring timer of a workflow was due last, and when it was over.
+select due_at, ended_at
+from counterfoil_wait
+where tenant = :tenant
+  and thread_id = :thread_id
+  and name = :name
+  and event is null
+  and state = :expected_state
+order by due_at desc
+limit 1;
 
 -- name: list_waits
 -- Read what the steps of a workflow wait for, or waited for.

@@ -54,6 +54,9 @@ create table counterfoil_wait (
   check ((state = 'answered') = (event_seq is not null))
 );
 
+create index counterfoil_wait_timers on counterfoil_wait (tenant, thread_id, name, due_at)
+  where event is null;
+
 create table counterfoil_event (
   seq bigint generated always as identity,
   tenant text collate "C" not null,

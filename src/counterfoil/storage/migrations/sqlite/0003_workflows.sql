@@ -54,6 +54,9 @@ create table counterfoil_wait (
   check ((state = 'answered') = (event_seq is not null))
 ) strict, without rowid;
 
+create index counterfoil_wait_timers on counterfoil_wait (tenant, thread_id, name, due_at)
+  where event is null;
+
 create table counterfoil_event (
   seq integer primary key,
   tenant text not null,

@@ -288,6 +288,9 @@ CREATE TABLE counterfoil_wait (
   check ((state = 'answered') = (event_seq is not null))
 ) strict, without rowid;
 
+CREATE INDEX counterfoil_wait_timers on counterfoil_wait (tenant, thread_id, name, due_at)
+  where event is null;
+
 CREATE TABLE counterfoil_workflow (
   seq integer primary key,
   tenant text not null check (tenant <> ''),
