@@ -323,7 +323,7 @@ class AsyncRunner:
 
     async def _effect(self, step: RunEffect, entry: Entry) -> Result:
         if not step.effect.is_async:
-            return await Thread(step, self._blocking, self._executor).result(entry)
+            return await Thread(step, self._blocking, self._activity, self._executor).result(entry)
         try:
             async with asyncio.timeout(step.call.time_limit):
                 with inside(f"effect {step.effect.name}"):
@@ -348,10 +348,12 @@ class AsyncRunner:
 class Thread:
     """A blocking effect of an async caller; if the caller goes away, its late result is recorded as evidence."""
 
-    def __init__(self, step: RunEffect, store: Store, executor: Executor | None) -> None:
+    def __init__(self, step: RunEffect, store: Store, activity: Activity, executor: Executor | None) -> None:
         self._step = step
         self._store = store
+        self._activity = activity
         self._executor = executor
+        self._late = f"late {step.key} {step.granted.attempt} {step.granted.fence}"
         self._mutex = threading.Lock()
         self._began = False
         self._left = False
@@ -375,6 +377,7 @@ class Thread:
             if self._over is not None:
                 return self._over
             if self._began:
+                self._activity.begin_entry(self._late)  # close waits for it as for others
                 return Raised(error)
         late = isinstance(error, TimeoutError)
         return NeverStarted(NotSent("no thread was free within the time limit") if late else error)
@@ -384,7 +387,10 @@ class Thread:
             return NeverStarted(NotSent("nobody waits for it any more"))
         result = call_effect(self._step)
         if self._end(result):
-            self._keep(result)
+            try:
+                self._keep(result)
+            finally:
+                self._activity.end_entry(self._late)
         return result
 
     def _keep(self, result: Result) -> None:

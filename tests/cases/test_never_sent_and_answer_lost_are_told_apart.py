@@ -71,6 +71,7 @@ async def test_an_answer_after_the_time_limit_is_attached_and_settles_it(url: st
         made = counted.effect("opaque", time_limit="100ms", after=came.set)
         with pytest.raises(OutcomeUnknown):
             await cf.perform(made, tenant="t", request_id="r-1", title="a")
+        counted.provider.wait_held()
         counted.provider.release()
         assert came.wait(10)
         async with asyncio.timeout(10):
@@ -125,6 +126,7 @@ async def test_an_answer_after_the_time_limit_settles_it_through_each_client(
         provide(cf)
         with pytest.raises(OutcomeUnknown):
             await performed(cf, client, address, time_limit="100ms")
+        counted.provider.wait_held()
         counted.provider.release()
         async with asyncio.timeout(10):
             receipt = await settled(cf, posting(EACH[client], time_limit="100ms"), url=address)

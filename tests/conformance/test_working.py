@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from counterfoil import AsyncCounterfoil, Counterfoil, effect, ledger
-from counterfoil.errors import StoreClosed
+from counterfoil.errors import OutcomeUnknown, StoreClosed
 from counterfoil.runtime.dispatcher import Dispatcher
 from tests import stores
 
@@ -127,6 +127,23 @@ def test_closing_ends_the_task_of_a_loop_in_the_same_way(url: str) -> None:
             await cf.enqueue(aslow, tenant="t", request_id="r")
             assert await asyncio.to_thread(came.wait, LIMIT)
             await cf.close()
+
+    asyncio.run(run())
+    assert (state_of(url), arrived) == ("succeeded", [0])
+
+
+@stores.on_each(*stores.SHARED)
+def test_closing_waits_for_a_call_that_outlasts_its_time_limit(url: str) -> None:
+    made = effect("working.late", key="{request_id}", time_limit="50ms")(lambda _call: take_time())
+
+    async def run() -> None:
+        async with AsyncCounterfoil.open(url) as cf:
+            with pytest.raises(OutcomeUnknown):
+                await cf.perform(made, tenant="t", request_id="r")
+            closing = asyncio.create_task(cf.close())
+            await asyncio.wait([closing], timeout=0.1)
+            goes_on.set()
+            await closing
 
     asyncio.run(run())
     assert (state_of(url), arrived) == ("succeeded", [0])
