@@ -73,6 +73,17 @@ def _is_opaque(point: str) -> bool:
     return is_under_way and ("without keys" in point or "has charged" not in point)
 
 
+@pytest.mark.slow
+@stores.on_each(stores.POSTGRES)
+def test_one_of_three_workers_is_killed_and_the_others_go_on(url: str) -> None:
+    done = demo("--quick", "--json", "--engine", "procrastinate", "--url", url)
+    assert (done.returncode, done.stderr) == (0, "")
+    (cell,) = json.loads(done.stdout)["cells"]
+    assert (cell["engine"], cell["store"], cell["mails_max"], cell["charges"]) == ("procrastinate", "postgresql", 1, 1)
+    assert cell["same_final_state"]
+    assert cell["kill_point"].startswith("start: one of three workers, ")
+
+
 @pytest.mark.soak
 @stores.on_each(*stores.SHARED)
 def test_a_kill_anywhere_leaves_one_mail_one_charge_and_the_same_end(url: str) -> None:
@@ -313,6 +324,23 @@ def test_good_cells_exit_with_0(monkeypatch: pytest.MonkeyPatch) -> None:
     told = CliRunner().invoke(cli, ["demo", "hiring"])
     assert (told.exit_code, "0 of the runs were bad" in told.output) == (0, True)
     assert f"{MOMENTS[0].label}: everything due is done" in told.output
+
+
+def test_where_chance_kills_one_review_at_most_is_allowed() -> None:
+    assert [a_cell(expected=None, reviews=n).keeps_promise for n in range(3)] == [True, True, False]
+
+
+def test_an_engine_that_needs_another_database_is_refused_before_anything_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(matrix, "_servers", lambda *_: pytest.fail("it ran"))
+    nowhere = CliRunner().invoke(cli, ["demo", "hiring", "--engine", "procrastinate"])
+    assert (nowhere.exit_code, "name a database with --url" in nowhere.output) == (2, True)
+
+
+@stores.on_each(stores.FILE)
+def test_procrastinate_in_a_file_is_refused(monkeypatch: pytest.MonkeyPatch, url: str) -> None:
+    monkeypatch.setattr(matrix, "_servers", lambda *_: pytest.fail("it ran"))
+    told = CliRunner().invoke(cli, ["demo", "hiring", "--engine", "procrastinate", "--url", url])
+    assert (told.exit_code, told.output.startswith("error[invalid-arguments]")) == (2, True)
 
 
 def test_a_demo_that_breaks_off_says_so(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -107,7 +107,12 @@ def unknown(ctx: click.Context, *, as_json: bool, url: str | None, ask: bool) ->
 @command.command()
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object: cells, bad and what is kept.")
 @click.option("--quick", is_flag=True, help="Only the first kill point of each kind: about 20 of 180.")
-@click.option("--engine", type=click.Choice(["embedded"]), default="embedded", help="What wakes the workflows.")
+@click.option(
+    "--engine",
+    type=click.Choice(["embedded", "procrastinate"]),
+    default="embedded",
+    help="What wakes the workflows; with procrastinate three workers, of which one is killed at random.",
+)
 @click.option(
     "--url",
     metavar="URL",
@@ -127,6 +132,10 @@ def hiring(ctx: click.Context, *, as_json: bool, quick: bool, engine: str, url: 
     from counterfoil.demo.tickets import check_extra
 
     check_extra(("aiosmtpd", "langgraph.graph", "stripe"))
+    if engine != "embedded" and url is None:
+        raise click.BadParameter(
+            "procrastinate works in PostgreSQL: name a database with --url.", param_hint="--engine"
+        )
     from counterfoil.demo.hiring.matrix import Plan, play_all
     from counterfoil.demo.stage import DemoBroken
 

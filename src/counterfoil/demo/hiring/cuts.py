@@ -80,7 +80,16 @@ class Idle:
     moment: int
 
 
-Cut = AtCommit | InMail | InCharge | InReport | Idle
+@dataclass(frozen=True, slots=True)
+class AtRandom:
+    """A while after one of several workers has claimed the workflow."""
+
+    moment: int
+    number: int
+    delay_s: float
+
+
+Cut = AtCommit | InMail | InCharge | InReport | Idle | AtRandom
 
 
 def die() -> None:
@@ -167,5 +176,7 @@ def _place(cut: Cut) -> str:
             return "the report is written"
         case Idle():
             return "everything due is done"
+        case AtRandom(number=number, delay_s=delay):
+            return f"one of three workers, {delay * 1000:.0f} ms after it has the workflow ({number})"
         case _:
             assert_never(cut)

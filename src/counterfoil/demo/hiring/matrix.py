@@ -1,6 +1,6 @@
 """The matrix: the hiring workflow once undisturbed, then once for each place at which its worker can be killed."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
@@ -8,6 +8,7 @@ from queue import SimpleQueue
 from typing import Final, Literal
 from urllib.parse import quote
 
+from counterfoil import Counterfoil
 from counterfoil.demo.hiring.cuts import (
     INTENT,
     OUTCOME,
@@ -22,9 +23,12 @@ from counterfoil.demo.hiring.cuts import (
     told,
 )
 from counterfoil.demo.hiring.office import Office
+from counterfoil.demo.hiring.team import TeamTrial, at_random
 from counterfoil.demo.hiring.timeline import MOMENTS
 from counterfoil.demo.hiring.trial import Done, Left, Servers, Trial
 from counterfoil.demo.places import Places
+from counterfoil.desk import EMBEDDED
+from counterfoil.engine.choosing import made_for
 from counterfoil.testing.mail_client import CountingMailServer
 from counterfoil.testing.provider_client import CountingProvider
 
@@ -34,6 +38,8 @@ LANES: Final = 2
 """Runs under way at once where each has a file of its own; in one database they would see each other's time."""
 UNDER_WAY: Final = frozenset({(INTENT, "after"), (OUTCOME, "before")})
 """Where an attempt is under way: its provider may have acted by then, and nobody has noted it."""
+RANDOM_KILLS, FEW_KILLS = 6, 1
+"""Kills where chance has it; each costs the time in which an engine notices a death."""
 GATEWAY: Final = "counterfoil.testing.gateway"
 
 
@@ -44,12 +50,13 @@ class KillPoint:
     Args:
         cut: The place.
         honours_keys: Whether the payment gateway is one that honours keys.
-        reviews: Cases that a person must settle: one where the provider of the effect under way can do nothing.
+        reviews: Cases that a person must settle: one where the provider of the effect under way can do nothing. None
+            where it is left to chance which effect is under way: then one at the most.
     """
 
     cut: Cut
     honours_keys: bool = True
-    reviews: int = 0
+    reviews: int | None = 0
 
     @property
     def name(self) -> str:
@@ -73,8 +80,8 @@ class Cell:
     @property
     def keeps_promise(self) -> bool:
         """Say whether it is one mail and one charge at the most, the same end, and a review only where one must be."""
-        counted = (self.mails_max, self.charges, self.reviews)
-        return counted == (1, 1, self.point.reviews) and self.same_final_state
+        allowed = {0, 1} if self.point.reviews is None else {self.point.reviews}
+        return (self.mails_max, self.charges) == (1, 1) and self.reviews in allowed and self.same_final_state
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -195,7 +202,23 @@ class Plan:
             gateway=servers.gateway.url,
             honours_keys=honours_keys,
             reports=folder,
+            engine=self.engine,
         )
+
+    def trial(self, office: Office, servers: Servers, cut: Cut | None) -> Trial:
+        """Return one run: with one worker after the other, or with three at once where an engine spreads the work."""
+        return Trial(office, servers, cut) if self.engine == EMBEDDED else TeamTrial(office, servers, cut)
+
+    def prepare(self) -> None:
+        """Make the tables of the engine's own.
+
+        Raises:
+            InvalidArguments: it does not work with this database.
+            MissingExtra: its package is not installed.
+        """
+        if self.engine != EMBEDDED:
+            with Counterfoil.open(self.places.url) as cf:
+                made_for(cf.desk.store)
 
 
 def play_all(
@@ -211,10 +234,11 @@ def play_all(
     Raises:
         DemoBroken: a worker was not killed where it should have been, or did what nobody provided for.
     """
+    plan.prepare()
     with _servers(plan.lanes) as free:
-        base = {keys: _play(plan, free, f"undisturbed-{keys}", None, honours_keys=keys) for keys in (True, False)}
-        points = [*kill_points(base[True].done), *of_the_fee(base[False].done)]
-        chosen = a_few(points) if quick else points
+        gateways = (True, False) if plan.engine == EMBEDDED else (True,)
+        base = {keys: _play(plan, free, f"undisturbed-{keys}", None, honours_keys=keys) for keys in gateways}
+        chosen = _chosen(plan, base, quick=quick)
 
         def one(number: int) -> Cell:
             point = chosen[number]
@@ -226,11 +250,18 @@ def play_all(
             return Matrix(undisturbed=base[True], cells=tuple(lanes.map(one, range(len(chosen)))))
 
 
+def _chosen(plan: Plan, base: Mapping[bool, Left], *, quick: bool) -> list[KillPoint]:
+    if plan.engine != EMBEDDED:
+        return [KillPoint(cut=cut, reviews=None) for cut in at_random(FEW_KILLS if quick else RANDOM_KILLS)]
+    points = [*kill_points(base[True].done), *of_the_fee(base[False].done)]
+    return a_few(points) if quick else points
+
+
 def _play(plan: Plan, free: SimpleQueue[Servers], name: str, cut: Cut | None, *, honours_keys: bool) -> Left:
     servers = free.get()
     try:
         office = plan.office(name, servers, honours_keys=honours_keys)
-        return Trial(office, servers, cut, plan.engine).play()
+        return plan.trial(office, servers, cut).play()
     finally:
         free.put(servers)
 

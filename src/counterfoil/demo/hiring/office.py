@@ -35,6 +35,7 @@ class Office:
         honours_keys: Whether the gateway is one that honours keys and can be asked.
         reports: Where reports are written.
         patience: How long the workflow waits; days unless it is to be watched.
+        engine: What wakes workflows.
     """
 
     url: str
@@ -45,11 +46,12 @@ class Office:
     honours_keys: bool = True
     reports: Path
     patience: Patience | None = None
+    engine: str = "embedded"
 
 
 def open_office(office: Office, *, clock: Clock | None = None, probe: Probe | None = None) -> Counterfoil:
     """Open the database; clients are made here, in each process anew, and never stored."""
-    cf = Counterfoil.open(office.url, clock=clock, probe=probe)
+    cf = Counterfoil.open(office.url, clock=clock, probe=probe, engine=office.engine)
     cf.resources.provide(Mailer, lambda: Mailer(_connect(office.mail_port), begin=_log_in))
     cf.resources.provide(stripe.StripeClient, lambda: _gateway(office.gateway))
     cf.resources.provide(Reports, lambda: Reports(office.reports))

@@ -11,7 +11,7 @@ from counterfoil.demo.hiring.cuts import Cut, Idle, InCharge, InMail
 from counterfoil.demo.hiring.office import Office, open_office
 from counterfoil.demo.hiring.person import is_opaque, settle
 from counterfoil.demo.hiring.timeline import BEGINNING_MS, MOMENTS, WORKFLOW, Moment, Told, given
-from counterfoil.demo.hiring.worker import ENGINES, Embedded, Work
+from counterfoil.demo.hiring.worker import Drainer, Work
 from counterfoil.demo.stage import PATIENCE_S, DemoBroken
 from counterfoil.testing.clock import FakeClock
 from counterfoil.testing.mail_client import MailboxClient
@@ -22,6 +22,10 @@ from counterfoil.testing.provider_faults import Fault
 
 LATER: Final = "1m"
 """When the next worker looks, or a worker again: beyond every lease and pause, and before the next moment."""
+SOON_MS: Final = 120_000
+"""What is due within this time is due in this moment still."""
+LIVING: Final = frozenset({"accepted", "running", "waiting"})
+"""In which a workflow can go on."""
 ROUNDS: Final = 12
 """Looks within one moment; a healthy run needs three at the most."""
 
@@ -74,9 +78,8 @@ class Trial:
     office: Office
     servers: Servers
     cut: Cut | None = None
-    engine: str = "embedded"
     clock: FakeClock = field(default_factory=lambda: FakeClock(BEGINNING_MS))
-    worker: Embedded | None = None
+    worker: Drainer | None = None
     killed: bool = False
     done: list[Done] = field(default_factory=list)
 
@@ -103,7 +106,7 @@ class Trial:
             self.worker.close()
         found = cf.workflows.list(tenant=self.office.tenant).items
         for one in found:
-            if one.status in {"accepted", "running", "waiting"}:  # no other run's worker may find it
+            if one.status in LIVING:  # no other run's worker may find it
                 cf.workflows.cancel(one.workflow_id, tenant=one.tenant, by="demo", reason="the run is over")
 
     # --- a moment ----------------------------------------------------------------------------------------------------
@@ -146,7 +149,7 @@ class Trial:
 
     def _look(self, cut: Cut | None) -> dict[str, int] | None:
         if self.worker is None:
-            self.worker = ENGINES[self.engine](self.office)
+            self.worker = Drainer(self.office)
         self._hold(cut)
         self.worker.begin(Work(self.clock.now_ms(), cut))
         if isinstance(cut, InMail | InCharge):
@@ -169,7 +172,7 @@ class Trial:
             case _:
                 pass
 
-    def _kill_held(self, cut: InMail | InCharge, worker: Embedded) -> None:
+    def _kill_held(self, cut: InMail | InCharge, worker: Drainer) -> None:
         """Kill the worker between what its server has done and what it hears of it."""
         server = self.servers.mail if isinstance(cut, InMail) else self.servers.gateway
         try:
@@ -181,9 +184,9 @@ class Trial:
 
     def _is_due_soon(self, cf: Counterfoil) -> bool:
         found = cf.workflows.get(WORKFLOW, tenant=self.office.tenant)
-        if found.status not in {"accepted", "running", "waiting"}:
+        if found.status not in LIVING:
             return False
-        return found.due_at is not None and found.due_at <= found.now + 120_000
+        return found.due_at is not None and found.due_at <= found.now + SOON_MS
 
     # --- what is left ------------------------------------------------------------------------------------------------
 

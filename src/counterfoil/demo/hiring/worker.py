@@ -3,7 +3,7 @@
 import multiprocessing
 import os
 import signal
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import timedelta
@@ -56,10 +56,15 @@ class CutReports(Reports):
             die()
 
 
+def prepare() -> None:
+    """Let Ctrl-C end this process at once and without a traceback, and let nothing leave this machine."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    os.environ["LANGSMITH_TRACING_V2"] = "false"
+
+
 def work(office: Office, pipe: Connection) -> None:
     """Do what is due whenever it is told to, and answer with what was committed; end with whoever tells it."""
-    signal.signal(signal.SIGINT, signal.SIG_DFL)
-    os.environ["LANGSMITH_TRACING_V2"] = "false"  # nothing leaves this machine
+    prepare()
     with suppress(EOFError):
         first: Work = pipe.recv()
         clock, knife, reports = FakeClock(first.now_ms), Knife(), CutReports(office.reports)
@@ -78,19 +83,46 @@ def work(office: Office, pipe: Connection) -> None:
 # --- in the demo's process --------------------------------------------------------------------------------------------
 
 
-class Embedded:
-    """A worker process that drains the database; the loop that wakes workflows runs inside it."""
+class Process:
+    """A worker's process, with a pipe to it; a pipe that is closed ends it."""
+
+    def __init__(self, target: Callable[[Office, Connection], None], office: Office) -> None:
+        self.pipe, theirs = _PROCESSES.Pipe()
+        self.process = _PROCESSES.Process(target=target, args=(office, theirs), daemon=True)
+        with ONE_AT_A_TIME:
+            self.process.start()
+        theirs.close()
+
+    @property
+    def pid(self) -> int | None:
+        """Return its process id."""
+        return self.process.pid
+
+    def kill(self) -> None:
+        """Kill it, wherever it is."""
+        self.process.kill()
+        self.reap()
+
+    def close(self) -> None:
+        """Let it end."""
+        self.pipe.close()
+        self.reap()
+
+    def reap(self) -> None:
+        """Wait for the end of the process, which is near."""
+        with ONE_AT_A_TIME:
+            self.process.join()
+
+
+class Drainer(Process):
+    """A worker that drains the database whenever it is told to."""
 
     def __init__(self, office: Office) -> None:
-        self._pipe, theirs = _PROCESSES.Pipe()
-        self._process = _PROCESSES.Process(target=work, args=(office, theirs), daemon=True)
-        with ONE_AT_A_TIME:
-            self._process.start()
-        theirs.close()
+        super().__init__(work, office)
 
     def begin(self, order: Work) -> None:
         """Let it do what is due."""
-        self._pipe.send(order)
+        self.pipe.send(order)
 
     def end(self) -> dict[str, int] | None:
         """Return what it committed as soon as nothing is due any more, or None if it was killed.
@@ -99,32 +131,13 @@ class Embedded:
             DemoBroken: it hangs, or ended otherwise.
         """
         try:
-            if not self._pipe.poll(PATIENCE_S):
+            if not self.pipe.poll(PATIENCE_S):
                 self.kill()
                 raise DemoBroken(f"a worker was not done within {PATIENCE_S:.0f} s")
-            committed: dict[str, int] = self._pipe.recv()
+            committed: dict[str, int] = self.pipe.recv()
         except (EOFError, ConnectionResetError):
-            self._reap()
-            if self._process.exitcode != -signal.SIGKILL:
-                raise DemoBroken(f"a worker ended with exit code {self._process.exitcode}") from None
+            self.reap()
+            if self.process.exitcode != -signal.SIGKILL:
+                raise DemoBroken(f"a worker ended with exit code {self.process.exitcode}") from None
             return None
         return committed
-
-    def kill(self) -> None:
-        """Kill it, wherever it is."""
-        self._process.kill()
-        self._reap()
-
-    def close(self) -> None:
-        """Let it end."""
-        self._pipe.close()
-        self._reap()
-
-    def _reap(self) -> None:
-        """Wait for the end of the process, which is near."""
-        with ONE_AT_A_TIME:
-            self._process.join()
-
-
-ENGINES: Final[Mapping[str, Callable[[Office], Embedded]]] = {"embedded": Embedded}
-"""What wakes workflows, and the workers that it comes with."""
