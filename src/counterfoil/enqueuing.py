@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from counterfoil import answers
@@ -17,7 +18,7 @@ from counterfoil.storage.scripts import outbox
 from counterfoil.storage.scripts.outbox import Known, Queued, Wish
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Sequence
 
     from counterfoil.desk import Desk
     from counterfoil.effects import Effect
@@ -151,6 +152,7 @@ class Several:
         Raises:
             UsageError: the caller's code is wrong; the class says how.
         """
+        _check_several(several)
         self.calls = tuple(
             Enqueuing(desk, effect, CALLED.mapping("enqueue_all(...)", one), trusted, Origin(), delivery)
             for one in several
@@ -164,6 +166,14 @@ class Several:
     def conclude(self, results: tuple[Queued | Known, ...]) -> tuple[Intent, ...]:
         """Return the intents in the order in which they were asked for."""
         return tuple(call.conclude(result) for call, result in zip(self.calls, results, strict=True))
+
+
+def _check_several(several: object) -> None:
+    if isinstance(several, Mapping) or not isinstance(several, Iterable):
+        raise InvalidArguments(
+            f"What enqueue_all(...) records is of type {type(several).__name__}; write a list with a mapping of"
+            " arguments for each operation."
+        )
 
 
 def _check_sendable(effect: Effect[Any], delivery: object) -> None:

@@ -76,6 +76,13 @@ def test_one_is_shown_with_what_holds_it_back(outbox: Line) -> None:
     assert outbox.error("outbox show none", exit_code=3)["code"] == "operation-not-found"
 
 
+def test_a_pause_that_holds_nothing_back_says_so(outbox: Line) -> None:
+    assert outbox("outbox pause --effect cli.queued", *WHY).stderr == ""
+    told = outbox("outbox pause --effect cli.qeued", *WHY)
+    assert told.stderr == "Nothing that waits now is held by it. What waits: counterfoil outbox list\n"
+    assert "cli.qeued" in told.stdout
+
+
 def test_a_pause_is_made_listed_and_lifted(outbox: Line) -> None:
     made = outbox.json("outbox pause --tenant team-A --stream desk/new", *WHY)
     assert [(one["tenant"], one["effect"], one["stream"]) for one in made] == [("team-A", None, "desk/new")]

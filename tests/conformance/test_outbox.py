@@ -116,6 +116,14 @@ def test_several_are_recorded_together_or_not_at_all(subject: Subject) -> None:
     assert sorted(body["title"] for body in subject.sent.bodies) == ["a", "b", "c", "x"]
 
 
+@pytest.mark.parametrize("several", [None, 5, "ab", {"title": "a"}])
+def test_several_are_an_iterable_of_mappings(subject: Subject, several: Any) -> None:
+    create = subject.ticket(key=EACH)
+    with pytest.raises(InvalidArguments, match=r"enqueue_all\(\.\.\.\).*mapping"):
+        subject.settle(subject.cf.enqueue_all(create, several, tenant="team-a", request_id="r-1"))
+    assert subject.rows("operation") == []
+
+
 # --- when ------------------------------------------------------------------------------------------------------------
 
 

@@ -168,10 +168,21 @@ def names_scope(function: Callable[..., Any]) -> Callable[..., Any]:
 @verb
 def pause(session: Session, *, by: str | None, **given: Any) -> None:
     """Keep intents from being sent: of an effect, of a tenant, of a tenant's stream; what is under way goes on."""
+    from counterfoil.cli.output import note
     from counterfoil.outbox import Outbox
 
     made = Outbox(session.store).pause(tenant=session.tenant, by=by or user(), **given)
     _show_pauses(session, [made])
+    if not _holds_any(session, made):  # a name that was mistyped looks like this
+        note("Nothing that waits now is held by it. What waits: counterfoil outbox list")
+
+
+def _holds_any(session: Session, pause: Pause) -> bool:
+    from counterfoil.outboxing import OPEN, listed
+    from counterfoil.storage.scripts import reads
+
+    held = listed(state=OPEN, effect=pause.effect, stream=pause.stream, before=None, limit=1)
+    return bool(session.read(lambda: reads.list_intents(pause.tenant, **held)).items)
 
 
 @command.command()
