@@ -134,7 +134,6 @@ def hurry() -> None:
     procrastinate.HEARTBEAT_S, procrastinate.STALLED_S = 0.3, 1.2
     procrastinate.REAP_AT = "* * * * * */1"
     procrastinate.SWEEP_S, procrastinate.TOLD_AGAIN_S = 0.3, 2.0
-    procrastinate.PATIENCE_MS, procrastinate.LATE_EVERY_S = 1_000, 0.3
 
 
 def opened_at(place: Place, *, has_graphs: bool = True) -> Counterfoil:

@@ -23,7 +23,7 @@ from counterfoil.cli.main import cli
 from counterfoil.engine import procrastinate
 from counterfoil.engine.choosing import chosen, made_for
 from counterfoil.errors import InvalidArguments, MissingExtra, SchemaOutdated
-from counterfoil.langgraph import wait_for
+from counterfoil.langgraph import sleep_for, wait_for
 from counterfoil.storage import rights
 from counterfoil.storage.script import Wake
 from tests.engine.fleet import until
@@ -145,23 +145,41 @@ def test_a_graph_with_a_long_name_has_a_queue_that_can_be_notified(cf: Counterfo
 # --- what is lost, and what is dead -----------------------------------------------------------------------------------
 
 
-def test_a_lost_job_is_said_again_after_a_while_and_a_timer_in_time(
-    cf: Counterfoil, place: Place, monkeypatch: pytest.MonkeyPatch
+def test_what_has_no_job_is_said_again_be_it_lost_or_never_told_or_due_by_its_time(
+    cf: Counterfoil, place: Place
 ) -> None:
+    start(cf, "kept")
+    start(cf, "lost")
+    asked(place, "delete from procrastinate_jobs where args ->> 'thread_id' = 'lost'")
+    with opened_at(replace(place, engine="embedded")) as other:  # tells nobody
+        start(other, "untold")
     engine = engine_of(cf)
-    start(cf, "w-1")
+    assert asyncio.run(engine.sweep()) == 2
+    assert jobs(place) == [("kept", "todo"), ("lost", "todo"), ("untold", "todo")]
+    assert asyncio.run(engine.sweep()) == 0
+    assert asyncio.run(engine_of(cf).sweep()) == 0
+
+
+def test_a_timer_has_no_job_until_its_time(cf: Counterfoil, place: Place) -> None:
+    cf.workflows.register(napping(), name="napping")
+    start(cf, "w-1", "napping")
+    cf.drain()
     asked(place, "delete from procrastinate_jobs")
-    assert asyncio.run(engine.sweep()) == 0  # it may be on its way
-    asked(place, "update counterfoil_thread set due_at = updated_at + 1")
-    assert asyncio.run(engine.sweep()) == 1
+    assert asyncio.run(engine_of(cf).sweep()) == 0
+    until(lambda: asyncio.run(engine_of(cf).sweep()) or None)
     assert jobs(place) == [("w-1", "todo")]
-    start(cf, "w-2")
-    asked(place, "delete from procrastinate_jobs")
-    monkeypatch.setattr(procrastinate, "PATIENCE_MS", 0)
-    again = engine_of(cf)
-    assert asyncio.run(again.sweep()) == 2
-    assert jobs(place) == [("w-1", "todo"), ("w-2", "todo")]
-    assert asyncio.run(again.sweep()) == 0
+
+
+def napping() -> Any:
+    def nap(state: State) -> State:
+        sleep_for("2s")
+        return {"said": "awake"}
+
+    builder = StateGraph(State)
+    builder.add_node("nap", nap)
+    builder.add_edge(START, "nap")
+    builder.add_edge("nap", END)
+    return builder
 
 
 def test_the_job_of_a_silent_worker_is_given_to_others(cf: Counterfoil, place: Place) -> None:
@@ -212,7 +230,10 @@ def test_it_says_how_it_is(cf: Counterfoil) -> None:
     assert health.details == {"todo": 1, "doing": 0, "failed": 0}
 
 
-def test_an_event_that_comes_while_a_step_beside_its_wait_runs_wakes_at_the_end_of_the_run(cf: Counterfoil) -> None:
+def test_an_event_that_comes_while_a_step_beside_its_wait_runs_wakes_at_the_end_of_the_run(
+    cf: Counterfoil, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(procrastinate, "SWEEP_S", 600)  # nothing but its wake-up wakes it
     goes_on = threading.Event()
 
     def hear(state: State) -> State:
@@ -235,8 +256,7 @@ def test_an_event_that_comes_while_a_step_beside_its_wait_runs_wakes_at_the_end_
         until(lambda: cf.workflows.waits("w-1", tenant=TENANT) or None)
         say(cf, "w-1", "1")
         goes_on.set()
-        # sooner than a wake-up would be taken for lost
-        until(lambda: True if cf.workflows.get("w-1", tenant=TENANT).status == "done" else None, limit=8)
+        until_done(cf, "w-1")
     assert cf.workflows.result("w-1", tenant=TENANT) == {"order": "w-1", "said": "heard", "paid": "worked"}
 
 

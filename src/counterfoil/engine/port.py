@@ -118,12 +118,11 @@ class Finder:
                 found += await self._desk.async_store.write(partial(workflows.find_due, *graph, limit=room))
         return [*found, *(due for due in await self.gone() if due not in found)]
 
-    async def unreserved(self, limit: int, patience: int) -> list[Due]:
-        """Find some and leave them to anybody; those that an engine was told of, only after so many milliseconds."""
+    async def unreserved(self, limit: int) -> list[Due]:
+        """Find some and leave them to anybody."""
         found: list[Due] = []
         for graph in tuple(self._desk.graphs):
-            listed = partial(workflows.list_due, *graph, limit=limit, patience=patience)
-            found += await self._desk.async_store.write(listed)
+            found += await self._desk.async_store.write(partial(workflows.list_due, *graph, limit=limit))
         return found
 
     async def gone(self) -> list[Due]:

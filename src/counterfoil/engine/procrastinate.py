@@ -5,7 +5,7 @@ queueing lock lets the wake-ups of one workflow become one, and a lock lets one 
 graph, so that only workers that register that get it. Timers stay in our rows: a job for later would hold up its lock.
 
 Of its API only what is public is used: `configure_task(...).defer`, `run_worker_async`, and its manager's
-`get_stalled_jobs`, `retry_job`, `finish_job` and `list_queues_async`.
+`get_stalled_jobs`, `retry_job`, `finish_job`, `list_jobs_async` and `list_queues_async`.
 """
 
 from __future__ import annotations
@@ -52,15 +52,8 @@ SWEEP_S = 1.0
 """How often the rows are searched for what is due: timers, and what the engine lost."""
 SWEPT = 200
 """Workflows of one graph that a sweep looks at."""
-PATIENCE_MS, LATE_EVERY_S = 10_000, 5.0
-"""How long a wake-up that was told of is not taken for lost, and how often those are looked for.
-
-One that merely waits for its turn is told of in vain, which costs a statement and a line in the server's log.
-"""
 TOLD_AGAIN_S = 30.0
-"""How long a sweeper leaves a workflow alone that it has told of and that has not moved."""
-NEVER: Final = 1 << 52
-"""Milliseconds of patience without end."""
+"""How long a sweeper leaves a workflow alone whose job it has seen or made and that has not moved."""
 HEARTBEAT_S, STALLED_S = 2.0, 6.0
 """How often a worker says that it lives, and after how long a silence its jobs are taken back: a row's lease is longer,
 so a worker that was merely busy loses nothing by it."""
@@ -190,7 +183,6 @@ class Procrastinate:
     _stopping: asyncio.Event = field(default_factory=asyncio.Event)
     _opened: procrastinate.App | None = None
     _told: dict[Due, float] = field(default_factory=dict)
-    _late_at: float = 0.0
 
     def __post_init__(self) -> None:
         """Make what finds what is due."""
@@ -245,27 +237,21 @@ class Procrastinate:
         return Health(engine=self.name, is_well=True, details=details)
 
     async def sweep(self) -> int:
-        """Tell of what is due by its time, and once more of what was told of and is due still; say how much was new."""
+        """Tell of what is due and has neither lease nor job, be it by its time or lost; say of how many workflows."""
         for gone in await self._finder.gone():
             await self.desk.async_store.write(partial(workflows.end_lease, gone))
         now = time.monotonic()
-        patience = PATIENCE_MS if now >= self._late_at else NEVER
         self._told = {one: at for one, at in self._told.items() if now - at < TOLD_AGAIN_S}
-        due = [one for one in await self._finder.unreserved(SWEPT, patience) if one not in self._told]
-        new = await self._tell_all(due, now)
-        if patience != NEVER and new < SWEPT:
-            self._late_at = now + LATE_EVERY_S
-        return new
+        due = [one for one in await self._finder.unreserved(SWEPT) if one not in self._told]
+        return await self._tell_all(due, now) if due else 0
 
     async def _tell_all(self, due: list[Due], now: float) -> int:
-        if not due:
-            return 0
-        new = 0
+        told = 0
         async with self._lent() as app:
             for one in due:
-                new += await _tell(app, one)
+                told += await _tell(app, one)
                 self._told[one] = now
-        return new
+        return told
 
     # --- inside ------------------------------------------------------------------------------------------------------
 
@@ -349,8 +335,11 @@ class Procrastinate:
 
 
 async def _tell(app: procrastinate.App, due: Due) -> bool:
-    """Defer the job of a workflow, in a transaction of its own; say whether none waited already."""
+    """Defer the job of a workflow, in a transaction of its own, unless one waits already; say whether it did."""
     wake = Wake(due.key.tenant, due.key.thread_id, due.graph, due.graph_version)
+    lock = lock_of(wake.tenant, wake.thread_id)
+    if list(await app.job_manager.list_jobs_async(queueing_lock=lock, status=Status.TODO.value)):
+        return False  # asked, since an insertion in vain is a line in the server's log
     try:
         await defer(app, wake).defer_async()
     except FAILURES as error:

@@ -135,14 +135,11 @@ def find_due(graph: str, graph_version: int, *, limit: int) -> Script[list[Due]]
     return [_due(row) for row in due] + [_due(row, row["holder"]) for row in lost]
 
 
-def list_due(graph: str, graph_version: int, *, limit: int, patience: int) -> Script[list[Due]]:
-    """Find the same workflows and reserve none: an engine is told of them once more, and may hand them to anybody.
-
-    Those that it was told of before are left to it for as many milliseconds as `patience` says.
-    """
+def list_due(graph: str, graph_version: int, *, limit: int) -> Script[list[Due]]:
+    """Find the same workflows and reserve none: an engine is told of them once more, and may hand them to anybody."""
     named = {"graph": graph, "graph_version": graph_version}
     yield from all_rows("wake_settled_workflows", **named, later_than=LOOK_AGAIN_MS)
-    due = yield from all_rows("list_due_workflows", **named, limit=limit, patience=patience)
+    due = yield from all_rows("list_due_workflows", **named, limit=limit)
     lost = yield from all_rows("list_lost_workflows", **named, limit=limit)
     return [_due(row) for row in due] + [_due(row, row["holder"]) for row in lost]
 

@@ -102,15 +102,13 @@ where tenant = :tenant
 returning version;
 
 -- name: list_due_workflows
--- Read the workflows of one graph that are due, the longest due first. Those whose wake-up was told of in the transaction
--- that made them due, as the two times say, count only after a while.
+-- Read the workflows of one graph that are due, the longest due first.
 select tenant, thread_id, graph, graph_version, version, request_id, principal
 from counterfoil_thread
 where graph = :graph
   and graph_version = :graph_version
   and due_at is not null
   and due_at <= {now}
-  and (due_at > updated_at or due_at <= {now} - :patience)
   and status in ('accepted', 'waiting')
 order by due_at
 limit :limit;
