@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
+from typing import Any
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,13 +85,16 @@ class Delivered:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Resumption:
-    """What entering a workflow again would do: which nodes run, and which of their operations are answered already."""
+    """What entering a workflow again would do; `graph_fits` is None where its graph is not known here.
+
+    `answered` are the operations of its thread that are settled: a step that asks for one again gets what is recorded
+    and sends nothing. `unsettled` are those that are not.
+    """
 
     workflow: Workflow
-    graph_fits: bool
+    graph_fits: bool | None
     differences: tuple[str, ...]
     next_nodes: tuple[str, ...]
     answered: tuple[str, ...]
     unsettled: tuple[str, ...]
     waits: tuple[Wait, ...]
-    result: Mapping[str, Any] | None = None

@@ -1,5 +1,6 @@
 """What the commands on workflows print, and how they exit."""
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -69,3 +70,27 @@ def test_an_event_a_cancellation_and_a_deletion(begun: Line) -> None:
     assert begun("workflows delete w-1 --tenant team-A").stdout.startswith("Deleted.")
     assert begun.json("workflows delete w-1 --tenant team-A")["deleted"] is False
     begun.error("workflows show w-1 --tenant team-A", exit_code=3)
+
+
+def test_a_plan_of_what_entering_it_again_would_do(
+    begun: Line, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert "add --app MODULE:NAME" in begun("workflows plan-resume w-1 --tenant team-A").stdout
+    (tmp_path / "planned_program.py").write_text(
+        f"""
+from counterfoil import Counterfoil
+from tests.cli.test_workflows import graph
+
+def opened():
+    cf = Counterfoil.open({begun.url!r})
+    cf.workflows.register(graph(), name="asking")
+    return cf
+"""
+    )
+    monkeypatch.syspath_prepend(str(tmp_path))
+    plan = begun.json("workflows plan-resume w-1 --tenant team-A --app planned_program:opened")
+    assert (plan["graph_fits"], plan["next_nodes"], plan["answered"]) == (True, ["ask"], [])
+    assert [each["name"] for each in plan["waits"]] == ["answer"]
+    told = begun("workflows plan-resume w-2 --tenant team-A --app planned_program:opened").stdout
+    assert "ask" in told
+    begun.error("workflows plan-resume w-9 --tenant team-A", exit_code=3)

@@ -783,3 +783,58 @@ def test_more_than_a_worker_runs_at_once_and_in_several_graphs_all_get_their_tur
     pass_by(flows, MINUTE)
     flows.drain()
     assert all(flows.result(workflow_id)["log"] == ["woken", name] for name, workflow_id in ids)
+
+
+# --- what a resume would do ------------------------------------------------------------------------------------------
+
+
+def planned(flows: Flows, workflow_id: str = ID) -> Any:
+    return flows.call("plan_resume", workflow_id, tenant=TENANT)
+
+
+def test_a_plan_names_what_runs_next_and_what_is_answered_and_changes_nothing(flows: Flows) -> None:
+    pay = flows.subject.ticket(key="{workflow_id}/{title}")
+
+    def steps(state: State) -> Steps:
+        yield do.perform(pay, title="a")
+        yield do.enqueue(pay, title="b")
+
+    def waits_after_paying(state: State) -> Steps:
+        yield do.perform(pay, title="c")
+        came = yield do.wait_for("paid")
+        return {"log": [came.event_id]}
+
+    flows.register(chain(first=flows.node(steps), second=flows.node(waits_after_paying), last=noting("z")))
+    flows.start()
+    plan = planned(flows)
+    assert (plan.next_nodes, plan.answered, plan.unsettled, plan.graph_fits) == (("first",), (), (), True)
+    flows.drain(flows.subject.ticket(key="{workflow_id}/nothing"))  # what was enqueued is not sent yet
+    before = flows.get()
+    plan = planned(flows)
+    assert (plan.next_nodes, plan.graph_fits, plan.differences) == (("second",), True, ())
+    assert (set(plan.answered), plan.unsettled) == ({f"{ID}/a", f"{ID}/c"}, (f"{ID}/b",))
+    assert [(each.name, each.node, each.state) for each in plan.waits] == [("paid", "second", "open")]
+    assert flows.get() == before
+    flows.deliver("paid", "e-1")
+    flows.drain(pay)
+    plan = planned(flows)
+    assert (plan.workflow.status, plan.next_nodes, plan.waits) == ("done", (), ())
+    assert set(plan.answered) == {f"{ID}/a", f"{ID}/b", f"{ID}/c"}
+    with pytest.raises(WorkflowNotFound):
+        planned(flows, "w-2")
+
+
+def test_a_plan_says_whether_the_registered_graph_fits(flows: Flows) -> None:
+    flows.register(chain(wait=waiting(flows), old=noting("old")))
+    flows.start()
+    flows.drain()
+    flows.cf.desk.graphs.clear()
+    assert (planned(flows).graph_fits, planned(flows).next_nodes) == (None, ())
+    flows.register(chain(wait=waiting(flows), new=noting("new")), version=2)
+    assert planned(flows).differences[:2] == (
+        "version 1 is not registered, version 2 is",
+        "node old is gone",
+    )
+    flows.register(chain(wait=waiting(flows), new=noting("new")))
+    plan = planned(flows)
+    assert (plan.graph_fits, plan.differences[:2]) == (False, ("node old is gone", "node new is new"))

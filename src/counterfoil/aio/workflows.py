@@ -8,6 +8,7 @@ from counterfoil.active import refuse_nested
 from counterfoil.core.entries import DEFAULT_TRIES
 from counterfoil.operations import PAGE, check_tenant
 from counterfoil.outboxing import who_and_why
+from counterfoil.planning import graph_for, met, planned
 from counterfoil.standing import asked_page, asked_steps, paged, stepped, wait
 from counterfoil.starting import (
     accepted,
@@ -22,7 +23,7 @@ from counterfoil.starting import (
     start_of,
     workflow_key,
 )
-from counterfoil.storage.scripts import deleting, waits, workflows
+from counterfoil.storage.scripts import deleting, planning, waits, workflows
 from counterfoil.storage.scripts.workflows import Hindered
 from counterfoil.writing import awrite
 
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
 
     from counterfoil.desk import Desk
     from counterfoil.model import Page
-    from counterfoil.records import Delivered, Wait, Workflow, WorkflowStep
+    from counterfoil.records import Delivered, Resumption, Wait, Workflow, WorkflowStep
 
 
 class AsyncWorkflows:
@@ -261,3 +262,14 @@ class AsyncWorkflows:
         key = workflow_key(workflow_id, tenant)
         answer = await awrite(self._desk, lambda: deleting.delete(key, expected_version=expect_version))
         return deleted(key, answer)
+
+    async def plan_resume(self, workflow_id: str, *, tenant: str) -> Resumption:
+        """Return what entering a workflow again would do: which nodes run, and what is answered from receipts.
+
+        Raises:
+            WorkflowNotFound: this tenant has no such workflow.
+        """
+        key = workflow_key(workflow_id, tenant)
+        found = met(key, await self._desk.async_store.read(lambda: planning.look(key)))
+        graph = graph_for(self._desk, found)
+        return planned(self._desk, found, None if graph is None else await graph.astate(key))

@@ -7,6 +7,7 @@ import importlib
 import os
 import signal
 import sys
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from inspect import isawaitable
 from typing import TYPE_CHECKING, Any, Final
@@ -142,6 +143,17 @@ def _load(app: str) -> Any:
             f"--app {app} cannot be loaded: {type(error).__name__}: {error}. Nothing was sent."
         ) from error
     return found
+
+
+@contextmanager
+def desk_of(app: str) -> Iterator[Desk]:
+    """Lend what knows the effects and graphs of the program that `--app` names."""
+    opened = asyncio.run(_opened(_load(app)))
+    try:
+        yield opened.desk
+    finally:
+        if (closing := opened.close()) is not None:
+            asyncio.run(closing)
 
 
 async def _opened(found: Any) -> Counterfoil | AsyncCounterfoil:

@@ -13,7 +13,7 @@ from counterfoil.errors import InvalidCommand
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from counterfoil.records import Workflow
+    from counterfoil.records import Resumption, Workflow
 
 EMPTY = "No workflow."
 
@@ -245,3 +245,43 @@ def delete(session: Session, workflow: str, *, expect_version: int | None) -> No
         show_json({"tenant": key.tenant, "workflow_id": key.thread_id, "deleted": was_there})
         return
     say("Deleted. Its operations stay as proof." if was_there else "There is nothing of it: nothing was deleted.")
+
+
+@command.command("plan-resume")
+@click.option("--app", metavar="MODULE:NAME", help="Your program, as for the worker: it registers the graphs.")
+@verb
+@names_workflow
+def plan_resume(session: Session, workflow: str, *, app: str | None) -> None:
+    """Show what entering a workflow again would do: which nodes run, and what is answered from receipts."""
+    from counterfoil.cli.output import fields, say, show_json
+
+    told = _plan(session, workflow, app)
+    if session.as_json:
+        show_json(told)
+        return
+    say(f"{_told(told.workflow)}\n")
+    fits = {None: "its graph is not known here: add --app MODULE:NAME", True: "yes", False: "no"}[told.graph_fits]
+    asked = [f"{each.name} in {each.node}" if each.node else each.name for each in told.waits]
+    fields(
+        [
+            ("graph fits", fits), ("differs", "; ".join(told.differences) or None),
+            ("next nodes", ", ".join(told.next_nodes) or None), ("waits for", ", ".join(asked) or None),
+            ("answered", ", ".join(told.answered) or None), ("unsettled", ", ".join(told.unsettled) or None),
+        ]
+    )  # fmt: skip
+
+
+def _plan(session: Session, workflow: str, app: str | None) -> Resumption:
+    from counterfoil.planning import met, planned
+    from counterfoil.starting import workflow_key
+    from counterfoil.storage.scripts import planning
+
+    tenant = tenant_of(session)
+    if app is not None:
+        from counterfoil.cli.running import desk_of
+        from counterfoil.workflows import Workflows
+
+        with desk_of(app) as desk:
+            return Workflows(desk).plan_resume(workflow, tenant=tenant)
+    key = workflow_key(workflow, tenant)
+    return planned(None, met(key, session.read(lambda: planning.look(key))), None)

@@ -6,6 +6,7 @@ import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from langgraph.constants import START
 from langgraph.runtime import RunControl
 
 from counterfoil import codec
@@ -48,6 +49,12 @@ class RegisteredGraph:
     def differences(self, began: str) -> tuple[str, ...]:
         """Return in words how this graph differs from the one of this shape."""
         return differences(began, self.shape)
+
+    @property
+    def first(self) -> tuple[str, ...]:
+        """Return the nodes with which a workflow begins, as far as edges say it."""
+        ways = (edge.split(" -> ") for edge in json.loads(self.shape)["order"])
+        return tuple(dict.fromkeys(way[-1] for way in ways if way[0] == START))
 
     def control(self) -> RunControl:
         """Return what stops a run before its next node."""

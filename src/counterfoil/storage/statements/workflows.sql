@@ -330,3 +330,12 @@ where tenant = :tenant
   and checkpoint_ns = ''
   and checkpoint_id = :checkpoint_id
 order by task_path, task_id, idx;
+
+-- name: list_workflow_operations
+-- Read what the steps of a workflow asked for, in the order in which they did.
+select operation_id, state
+from counterfoil_operation
+where tenant = :tenant
+  and thread_id = :thread_id
+order by seq
+limit :limit;
