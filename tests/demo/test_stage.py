@@ -1,11 +1,14 @@
 """A demo process that breaks is never taken for one that was killed or that finished."""
 
+from concurrent.futures import ThreadPoolExecutor
 from multiprocessing import forkserver
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from counterfoil.demo.hiring.office import Office
+from counterfoil.demo.hiring.worker import Drainer
 from counterfoil.demo.stage import DemoBroken, launch
 from counterfoil.demo.steps import GoOn, Start, Step
 
@@ -42,3 +45,19 @@ def test_a_failed_run_reports_why_and_that_the_effect_line_was_entered(tmp_path:
     assert (report.end, report.receipts) == ("failed", ())
     assert report.calls == 3  # the retry policy's
     assert report.detail.startswith("ConnectError")
+
+
+@pytest.mark.slow
+def test_lanes_that_start_and_reap_processes_at_once_are_each_told_the_right_exit_code(tmp_path: Path) -> None:
+    nowhere = Office(url="sqlite:///never-opened.db", mail_port=9, gateway="http://127.0.0.1:9", reports=tmp_path)
+
+    def lane(_number: int) -> list[int | None]:
+        codes = []
+        for _ in range(20):
+            worker = Drainer(nowhere)
+            worker.close()
+            codes.append(worker.process.exitcode)
+        return codes
+
+    with ThreadPoolExecutor(4) as lanes:
+        assert {code for codes in lanes.map(lane, range(4)) for code in codes} == {0}
