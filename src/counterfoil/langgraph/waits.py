@@ -251,7 +251,12 @@ def _recurring(schedule: Schedule, missed: Missed, name: str | None) -> _Asked:
 def _asking(name: str, **asked: Any) -> _Asked:
     here = locate("wait_for", elsewhere="workflows.deliver")
     run, step, collector = here.run, here.step, CURRENT.get()
-    if run is None or step is None or collector is None or not collector.belongs_to(get_config()):
+    if run is not None and (collector is None or not collector.belongs_to(get_config())):
+        raise NoActiveCounterfoil(
+            "A step waits in a child graph that its node calls and that Counterfoil does not know. Compile it with"
+            " cf.compile(child), or add it to its parent as a node."
+        )
+    if run is None or step is None or collector is None:
         raise NoActiveCounterfoil(
             "A step waits in a run that does not own its thread. Register the graph with"
             " cf.workflows.register(builder, name=...) and start it with cf.workflows.start(...); a worker runs it."

@@ -1,0 +1,227 @@
+"""Waits wherever a step can be: fanned out, in child graphs, in tasks, under retry policies, beside questions."""
+
+from typing import Any
+
+import pytest
+from langgraph.func import entrypoint, task
+from langgraph.graph import END, START, StateGraph
+from langgraph.types import Command, RetryPolicy, Send, interrupt
+
+from counterfoil.langgraph import perform, sleep_for, wait_for
+from counterfoil.testing.clock import FakeClock
+from tests.langgraph.shop import Shop, State, chain, charge
+
+TENANT = "team-A"
+
+
+@pytest.fixture
+def clock() -> FakeClock:
+    return FakeClock()
+
+
+@pytest.fixture
+def cf(shop: Shop, clock: FakeClock) -> Any:
+    return shop.open(clock=clock)
+
+
+def start(cf: Any, builder: Any, given: Any = None, **options: Any) -> Any:
+    graph = cf.workflows.register(builder, name="g", **options)
+    cf.workflows.start("g", {} if given is None else given, tenant=TENANT, workflow_id="w", request_id="r-1")
+    cf.drain(charge)
+    return graph
+
+
+def deliver(cf: Any, event_id: str, event: str = "paid", **given: Any) -> None:
+    cf.workflows.deliver(event, tenant=TENANT, workflow_id="w", event_id=event_id, **given)
+
+
+def status(cf: Any) -> str:
+    return str(cf.workflows.get("w", tenant=TENANT).status)
+
+
+def result(cf: Any) -> Any:
+    return cf.workflows.result("w", tenant=TENANT)
+
+
+def wait(state: State) -> State:
+    came = wait_for("paid", subject=state.get("order"), timeout="1h")
+    return {"log": ["nothing" if came is None else came.event_id]}
+
+
+def test_of_tasks_that_are_fanned_out_each_waits_for_its_own(cf: Any, clock: FakeClock) -> None:
+    builder: Any = StateGraph(State)
+    builder.add_node("wait", wait)
+    builder.add_conditional_edges(START, lambda _: [Send("wait", {"order": name}) for name in ("a", "b", "c", "d")])
+    builder.add_edge("wait", END)
+    start(cf, builder)
+    deliver(cf, "for-c", subject="c")
+    deliver(cf, "for-a", subject="a")
+    cf.drain(charge)
+    assert status(cf) == "waiting"
+    clock.advance("1h")
+    deliver(cf, "late", subject="b")
+    cf.drain(charge)
+    assert sorted(result(cf)["log"]) == ["for-a", "for-c", "nothing", "nothing"]
+
+
+@pytest.mark.parametrize("keeps", [None, True])
+def test_a_child_graph_waits_and_what_it_did_before_is_not_done_again(cf: Any, shop: Shop, keeps: bool | None) -> None:  # noqa: FBT001 - LangGraph's own
+    def pay(state: State) -> State:
+        return {"numbers": [perform(charge, order="1").value["number"]]}
+
+    child = chain(("pay", pay), ("wait", wait), ("again", wait)).compile(checkpointer=keeps)
+    start(cf, chain(("child", child), ("last", lambda _: {"log": ["last"]})))
+    for event_id in ("e-1", "e-2"):
+        assert status(cf) == "waiting"
+        deliver(cf, event_id)
+        cf.drain(charge)
+    assert (result(cf)["log"], shop.count) == (["e-1", "e-2", "last"], 1)
+
+
+@pytest.mark.parametrize("compiled", ["by-counterfoil", "plainly"])
+def test_a_child_that_a_node_calls_waits_if_it_is_known(cf: Any, compiled: str) -> None:
+    builder = chain(("wait", wait))
+    child = cf.compile(builder) if compiled == "by-counterfoil" else builder.compile()
+
+    def call(_: State) -> State:
+        return {"log": child.invoke({})["log"]}
+
+    start(cf, chain(("call", call)))
+    found = cf.workflows.get("w", tenant=TENANT)
+    if compiled == "plainly":
+        assert (found.status, "cf.compile(child)" in found.error_text) == ("failed", True)
+        return
+    assert found.status == "waiting", found
+    deliver(cf, "e-1")
+    cf.drain(charge)
+    assert result(cf)["log"] == ["e-1"]
+
+
+def test_a_child_that_stores_nothing_cannot_wait(cf: Any) -> None:
+    child = chain(("wait", wait)).compile(checkpointer=False)
+    start(cf, chain(("child", child)), tries=1)
+    assert cf.workflows.get("w", tenant=TENANT).error_class.endswith("NoActiveCounterfoil")
+
+
+def test_an_entrypoint_and_its_tasks_wait(cf: Any) -> None:
+    @task
+    def ask(name: str) -> str:
+        came = wait_for("paid", subject=name)
+        assert came is not None
+        return came.event_id
+
+    @entrypoint()
+    def whole(given: dict[str, Any]) -> list[str]:
+        asked = [ask(name) for name in ("a", "b")]
+        sleep_for("0s")
+        return [one.result() for one in asked]
+
+    start(cf, whole, {"n": 1})
+    for name in ("b", "a"):
+        assert status(cf) == "waiting", cf.workflows.get("w", tenant=TENANT)
+        deliver(cf, f"for-{name}", subject=name)
+        cf.drain(charge)
+    assert status(cf) == "done", cf.workflows.get("w", tenant=TENANT)
+
+
+def test_a_retry_policy_does_not_make_it_another_wait(cf: Any) -> None:
+    entered: list[int] = []
+
+    def node(state: State) -> State:
+        entered.append(1)
+        came = wait_for("paid")
+        assert came is not None
+        if len(entered) < 4:
+            raise ValueError("not yet")
+        return {"log": [came.event_id]}
+
+    policy = RetryPolicy(max_attempts=5, initial_interval=0.001, retry_on=Exception)
+    start(cf, chain(("node", node), retry_policy=policy))
+    assert entered == [1]
+    deliver(cf, "e-1")
+    cf.drain(charge)
+    assert (result(cf)["log"], len(entered)) == (["e-1"], 4)
+    assert [(each.name, each.state) for each in cf.workflows.waits("w", tenant=TENANT)] == [("paid", "answered")]
+
+
+def test_a_loop_waits_anew_each_time(cf: Any) -> None:
+    builder: Any = StateGraph(State)
+    builder.add_node("wait", wait)
+    builder.add_edge(START, "wait")
+    builder.add_conditional_edges("wait", lambda state: END if len(state["log"]) == 3 else "wait")
+    start(cf, builder)
+    for event_id in ("e-1", "e-2", "e-3"):
+        deliver(cf, event_id)
+        cf.drain(charge)
+    assert result(cf)["log"] == ["e-1", "e-2", "e-3"]
+
+
+def asking(state: State) -> State:
+    return {"answer": interrupt("well?")}
+
+
+@pytest.mark.parametrize("first", ["event", "answer"])
+def test_a_wait_beside_a_question_each_get_their_own_answer(cf: Any, first: str) -> None:
+    builder: Any = StateGraph(State)
+    for name, node in (("wait", wait), ("ask", asking)):
+        builder.add_node(name, node)
+        builder.add_edge(START, name)
+        builder.add_edge(name, END)
+    graph = start(cf, builder)
+
+    def answer() -> None:
+        config = cf.config(tenant=TENANT, thread_id="w")
+        (asked,) = [one for one in graph.get_state(config).interrupts if one.value == "well?"]
+        cf.run(graph, Command(resume={asked.id: "yes"}), tenant=TENANT, thread_id="w")
+
+    if first == "answer":
+        answer()
+        assert status(cf) == "waiting"
+    deliver(cf, "e-1")
+    cf.drain(charge)
+    if first == "event":
+        assert status(cf) == "waiting"
+        answer()
+    assert (result(cf)["log"], result(cf)["answer"]) == (["e-1"], "yes")
+
+
+def test_a_question_and_a_wait_in_one_node(cf: Any) -> None:
+    def both(state: State) -> State:
+        said = interrupt("well?")
+        came = wait_for("paid")
+        assert came is not None
+        return {"log": [said, came.event_id, interrupt("and?")]}
+
+    graph = start(cf, chain(("both", both)))
+    deliver(cf, "e-1")
+    cf.drain(charge)
+    assert cf.workflows.get("w", tenant=TENANT).waits_for == "an answer to its question"
+    cf.run(graph, Command(resume="yes"), tenant=TENANT, thread_id="w")
+    cf.drain(charge)
+    cf.run(graph, Command(resume="no"), tenant=TENANT, thread_id="w")
+    assert result(cf)["log"] == ["yes", "e-1", "no"]
+
+
+def test_a_change_of_its_state_by_hand_lets_it_go_on_and_answers_nothing(cf: Any) -> None:
+    graph = start(cf, chain(("wait", wait), ("last", lambda _: {"log": ["last"]})))
+    graph.update_state(cf.config(tenant=TENANT, thread_id="w"), {"number": 5})
+    cf.drain(charge)
+    assert status(cf) == "waiting", cf.workflows.get("w", tenant=TENANT)
+    deliver(cf, "e-1")
+    cf.drain(charge)
+    assert (result(cf)["log"], result(cf)["number"]) == (["e-1", "last"], 5)
+
+
+def test_going_back_in_a_workflows_history_is_answered_from_its_receipts(cf: Any, shop: Shop) -> None:
+    def pay(state: State) -> State:
+        return {"numbers": [perform(charge, order="1").value["number"]]}
+
+    graph = start(cf, chain(("pay", pay), ("wait", wait)))
+    config = cf.config(tenant=TENANT, thread_id="w")
+    (before,) = [one for one in graph.get_state_history(config) if one.next == ("pay",)]
+    graph.invoke(None, {"configurable": {**config["configurable"], **before.config["configurable"]}})
+    cf.drain(charge)
+    assert (status(cf), shop.count) == ("waiting", 1)
+    deliver(cf, "e-1")
+    cf.drain(charge)
+    assert (result(cf)["log"], shop.count) == (["e-1"], 1)
