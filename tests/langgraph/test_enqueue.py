@@ -365,6 +365,39 @@ def test_a_sibling_that_is_cancelled_leaves_none(shop: Shop) -> None:
     assert enqueued(shop) == []
 
 
+def test_a_sibling_that_is_cancelled_after_its_result_was_written_runs_again(shop: Shop) -> None:
+    """LangGraph takes a task with a stored result for finished, error or not, and would not run it again."""
+    broken, written = ["x"], asyncio.Event()
+
+    async def done(state: State) -> State:
+        await aenqueue(charge, order="done")
+        return {"log": ["done"]}
+
+    async def route(state: State) -> str:
+        written.set()
+        if broken:
+            await asyncio.Event().wait()
+        return END
+
+    async def failing(state: State) -> None:
+        await written.wait()
+        if broken:
+            raise ValueError("x")
+
+    builder: Any = StateGraph(State)
+    for name, node in (("done", done), ("failing", failing)):
+        builder.add_node(name, node)
+        builder.add_edge(START, name)
+    builder.add_conditional_edges("done", route, [END])
+    graph, config = shop.cf.compile(builder), shop.cf.config(**WHO)
+    with pytest.raises(ValueError, match="x"):
+        go(graph, {}, config, "awaiting")
+    assert (set(graph.get_state(config).next), enqueued(shop)) == ({"done", "failing"}, [])
+    broken.clear()
+    assert go(graph, None, config, "awaiting")["log"] == ["done"]
+    assert enqueued(shop) == ["done"]
+
+
 def test_each_send_has_intents_of_its_own(shop: Shop, colour: str) -> None:
     def node(state: State) -> State:
         enqueue(charge, order=state["order"])

@@ -37,6 +37,7 @@ TASK_ID: Final = "__pregel_task_id"
 SEND: Final = "__pregel_send"
 FAILED: Final = frozenset({"__error__", "__interrupt__"})
 HANDLED: Final = "__error_source_node__"
+RESUME: Final = "__resume__"
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,6 +140,17 @@ def counting(writes: Sequence[tuple[str, Any]]) -> Intents | None:
     if CHANNEL not in names or (names & FAILED and HANDLED not in names):
         return None
     return Intents(tuple(one for _, value in writes if isinstance(value, Intents) for one in value.asked))
+
+
+def to_store(writes: Sequence[tuple[str, Any]]) -> Sequence[tuple[str, Any]]:
+    """Leave out the result of a task that enqueued and then failed or was cancelled, so that it does run again.
+
+    LangGraph takes a task with a stored result for finished, error or not (`pregel._task_status`): its intents would be
+    lost.
+    """
+    if counting(writes) is not None or all(channel != CHANNEL for channel, _ in writes):
+        return writes
+    return [(channel, value) for channel, value in writes if channel in FAILED or channel == RESUME]
 
 
 # --- while a node runs -----------------------------------------------------------------------------------------------

@@ -18,7 +18,7 @@ from counterfoil.langgraph.context import (
     storable,
     thread_of,
 )
-from counterfoil.langgraph.intents import CHANNEL, Intents, counting, parted
+from counterfoil.langgraph.intents import CHANNEL, Intents, counting, parted, to_store
 from counterfoil.langgraph.packing import leaning, split, with_run_id
 from counterfoil.langgraph.policy import check_metadata, check_state
 from counterfoil.langgraph.serde import ERROR_CHANNEL, StateSerializer
@@ -150,9 +150,9 @@ class Storing(Upkeep):
         self, config: RunnableConfig, writes: Sequence[tuple[str, Any]], task_id: str, task_path: str
     ) -> Maker[NotOwner | NotStored | None]:
         place, run = self.place(config), self.carried(config)
-        intents = counting(writes)
-        rows = list(self._written(writes, intents))
-        replace = all(channel in WRITES_IDX_MAP for channel, _ in writes)
+        intents, kept = counting(writes), to_store(writes)
+        rows = list(self._written(kept, intents))
+        replace = all(channel in WRITES_IDX_MAP for channel, _ in kept)
         task = {"task_id": storable("task id", task_id), "task_path": storable("task path", task_path)}
         checkpoint_id = storable("checkpoint id", conf_of(config)["checkpoint_id"])
         attempt = run.attempt if run is not None else None
