@@ -4,6 +4,7 @@ A worker takes a second to start, so each test is a story of several things that
 """
 
 import os
+import random
 import signal
 import time
 from typing import Any
@@ -98,6 +99,25 @@ def test_a_worker_killed_before_or_after_an_effect_leaves_one_and_another_ends_t
         say(cf, name)
         until_status(cf, name, "done")
     assert provider.count("charge") == 2
+
+
+@pytest.mark.soak
+def test_three_workers_of_which_one_is_killed_again_and_again_charge_each_order_once(
+    cf: Counterfoil, fleet: Fleet, provider: CountingProvider
+) -> None:
+    chance, names = random.Random(7), [f"w-{number}" for number in range(60)]
+    fleet.start_two()
+    fleet.start()
+    for number, name in enumerate(names):
+        start(cf, "paying", name)
+        say(cf, name)
+        if number % 10 == 9:
+            provider.wait_accepted(number - chance.randrange(10), timeout=60)
+            chance.choice([each for each in fleet.processes if each.poll() is None]).kill()
+            fleet.start()
+    for name in names:
+        until_status(cf, name, "done")
+    assert provider.count("charge") == len(names)
 
 
 @MOST
