@@ -48,7 +48,7 @@ def planned(desk: Desk | None, found: Met, state: Any) -> Resumption:
         next_nodes=_next(desk, found, state),
         answered=tuple(name for name, is_settled in settled.items() if is_settled),
         unsettled=tuple(name for name, is_settled in settled.items() if not is_settled),
-        waits=tuple(wait(row) for row in found.waits if row["state"] == WaitState.OPEN),
+        waits=() if _has_ended(found) else tuple(wait(row) for row in found.waits if row["state"] == WaitState.OPEN),
     )
 
 
@@ -65,8 +65,12 @@ def _fitting(desk: Desk | None, found: Met) -> tuple[bool | None, tuple[str, ...
     return False, (f"version {version} is not registered, version {versions[-1]} is", *newest)
 
 
+def _has_ended(found: Met) -> bool:
+    return WorkflowStatus(found.workflow["status"]) in ENDED
+
+
 def _next(desk: Desk | None, found: Met, state: Any) -> tuple[str, ...]:
-    if desk is None or WorkflowStatus(found.workflow["status"]) in ENDED:
+    if desk is None or _has_ended(found):
         return ()
     graph = graph_for(desk, found)
     if graph is None:

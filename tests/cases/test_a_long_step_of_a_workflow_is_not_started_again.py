@@ -9,7 +9,9 @@ from typing import Any
 
 import pytest
 
-from counterfoil.langgraph import claims
+from counterfoil import effect
+from counterfoil.langgraph import claims, perform
+from counterfoil.testing.tally import TallyFile
 from tests.cases.journeys import Journeys, chain, noting
 
 LEASE_MS, LONG_S = 300, 1.0
@@ -50,3 +52,38 @@ def test_a_step_that_blocks_its_loop_for_several_leases_runs_once(
     first.join()
     other.drain()
     assert (ran, ways.log()) == (["long"], ["long", "b"])
+
+
+stalling: list[Any] = []
+
+
+@effect("cases.slow", key="{workflow_id}/slow")
+def slow(call: Any) -> str:
+    call.resource(TallyFile).accept("slow", call.operation_id, {"what": "slow"})
+    stalling.pop()()
+    return "done"
+
+
+def test_without_heartbeats_the_second_worker_finds_the_first_ones_effect_and_sends_nothing(ways: Journeys) -> None:
+    other = ways.open()
+
+    def stall() -> None:
+        """Outlast every lease, while another worker takes over; no heartbeat comes in so short a real time."""
+        ways.clock.advance("1h")
+        rescue = threading.Thread(target=other.drain)
+        rescue.start()
+        rescue.join()
+        stalling.append(other.workflows.get("w", tenant="t"))
+
+    def work(_: Any) -> Any:
+        return {"log": [perform(slow).value]}
+
+    for cf in (ways.cf, other):
+        cf.workflows.register(chain(work=work, note=noting("b")), name="g")
+    stalling[:] = [stall]
+    ways.start()
+    ways.cf.drain()
+    (taken_over,) = stalling
+    assert (taken_over.status, taken_over.parked_on) == ("waiting", "w/slow")
+    ways.cf.drain()
+    assert (ways.sent, ways.log()) == (["slow"], ["done", "b"])

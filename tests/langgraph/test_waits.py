@@ -3,13 +3,14 @@
 from typing import Any
 
 import pytest
+from langgraph.cache.memory import InMemoryCache
 from langgraph.func import entrypoint, task
 from langgraph.graph import END, START, StateGraph
-from langgraph.types import Command, RetryPolicy, Send, interrupt
+from langgraph.types import CachePolicy, Command, RetryPolicy, Send, interrupt
 
 from counterfoil.langgraph import perform, sleep_for, wait_for
 from counterfoil.testing.clock import FakeClock
-from tests.langgraph.shop import Shop, State, chain, charge
+from tests.langgraph.shop import Shop, State, chain, charge, lose_reply
 
 TENANT = "team-A"
 
@@ -225,3 +226,28 @@ def test_going_back_in_a_workflows_history_is_answered_from_its_receipts(cf: Any
     deliver(cf, "e-1")
     cf.drain(charge)
     assert (result(cf)["log"], shop.count) == (["e-1"], 1)
+
+
+def test_a_node_for_which_a_cache_may_answer_does_not_wait(cf: Any) -> None:
+    builder: Any = StateGraph(State)
+    builder.add_node("wait", wait, cache_policy=CachePolicy())
+    builder.add_edge(START, "wait")
+    builder.add_edge("wait", END)
+    start(cf, builder.compile(cache=InMemoryCache()))
+    assert cf.workflows.get("w", tenant=TENANT).error_class.endswith("EffectInCachedNode")
+
+
+def test_it_is_told_all_that_a_workflow_waits_for(cf: Any) -> None:
+    def lost(_: State) -> State:
+        return {"answer": perform(lose_reply, order="1").value}
+
+    builder: Any = StateGraph(State)
+    for name, node in (("wait", wait), ("lost", lost), ("ask", asking)):
+        builder.add_node(name, node)
+        builder.add_edge(START, name)
+        builder.add_edge(name, END)
+    start(cf, builder)
+    found = cf.workflows.get("w", tenant=TENANT)
+    assert (found.waits_for, found.parked_on) == ("paid, the outcome of r-1/opaque/1", "r-1/opaque/1")
+    cf.workflows.cancel("w", tenant=TENANT, by="ann", reason="so")
+    assert cf.workflows.plan_resume("w", tenant=TENANT).waits == ()

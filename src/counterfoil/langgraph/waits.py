@@ -17,8 +17,14 @@ from counterfoil.active import refuse_nested, refuse_on_loop
 from counterfoil.core.arguments import CALLED
 from counterfoil.core.durations import milliseconds, utc_text
 from counterfoil.core.schedules import Daily, Last, Missed, Schedule, is_over_for_good
-from counterfoil.errors import IntentWouldBeLost, NoActiveCounterfoil, NotInWorkflow, VersionConflict
-from counterfoil.langgraph.context import Here, locate
+from counterfoil.errors import (
+    EffectInCachedNode,
+    IntentWouldBeLost,
+    NoActiveCounterfoil,
+    NotInWorkflow,
+    VersionConflict,
+)
+from counterfoil.langgraph.context import CACHED, Here, locate
 from counterfoil.langgraph.intents import CURRENT, Collector
 from counterfoil.langgraph.parking import MARK, WAIT
 from counterfoil.langgraph.skipping import astore_held, store_held
@@ -249,6 +255,7 @@ def _recurring(schedule: Schedule, missed: Missed, name: str | None) -> _Asked:
 
 
 def _asking(name: str, **asked: Any) -> _Asked:
+    _refuse_in_cached_node()
     here = locate("wait_for", elsewhere="workflows.deliver")
     run, step, collector = here.run, here.step, CURRENT.get()
     if run is not None and (collector is None or not collector.belongs_to(get_config())):
@@ -272,6 +279,14 @@ def _asking(name: str, **asked: Any) -> _Asked:
         **asked,
     )
     return here, question
+
+
+def _refuse_in_cached_node() -> None:
+    if (node := CACHED.get()) is not None:
+        raise EffectInCachedNode(
+            f"The node {node}, which has a cache policy, waits: for another workflow with the same input the cache"
+            " would answer, and nobody would wait. Wait in a node without one."
+        )
 
 
 def _refuse_after_enqueue(collector: Collector) -> None:

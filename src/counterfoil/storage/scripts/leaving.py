@@ -90,7 +90,7 @@ def _ended(key: ThreadKey, row: Row, ending: Ending) -> Script[dict[str, Any]]:
                 "list_asked_waits", **key.params, attempt=row["attempt"], expected_state=WaitState.OPEN
             )
             due_at = min((wait["due_at"] for wait in waits if wait["due_at"] is not None), default=None)
-            told = _told(waits) or waits_for
+            told = _told(waits, waits_for)
             return _columns(row, WorkflowEvent.PAUSED) | {"due_at": due_at, "delay": due_in, "waits_for": told}
         case Raised():
             return _after_error(row, ending, (yield from _failed(key, row)))
@@ -137,6 +137,7 @@ def _columns(row: Row, event: WorkflowEvent) -> dict[str, Any]:
     }
 
 
-def _told(waits: Sequence[Row]) -> str | None:
+def _told(waits: Sequence[Row], more: str | None) -> str | None:
     """Return in words what a run waits for."""
-    return ", ".join(sorted({wait["event"] or wait["name"] for wait in waits})) or None
+    names = sorted({wait["event"] or wait["name"] for wait in waits})
+    return ", ".join([*names, more] if more else names) or None
