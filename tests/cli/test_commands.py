@@ -113,6 +113,13 @@ def test_receipts_tell_apart_what_has_none(line: Line) -> None:
         assert line.error(f"receipts show {operation}", exit_code=exit_code)["code"] == code
 
 
+def test_a_case_tells_what_was_asked_for_where_that_is_wanted(line: Line) -> None:
+    assert "arguments" not in line.json("review show case-1")
+    asked = line.json("review show case-1 --arguments")["arguments"]
+    assert asked == {"title": "lost"}
+    assert "Asked for:\n  title  'lost'\n" in line("review show case-1 --arguments").stdout
+
+
 def test_a_verdict_with_evidence_becomes_the_receipt(line: Line) -> None:
     assert [case["case_id"] for case in line.json("review list")] == ["case-1"]
     shown = line.json("review show case-1")

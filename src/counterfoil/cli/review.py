@@ -50,8 +50,9 @@ def list_(session: Session, state: str, after: int | None, limit: int) -> None:
 
 @command.command()
 @click.argument("case", metavar="CASE")
+@click.option("--arguments", is_flag=True, help="Also print what the effect was asked for, as long as it is stored.")
 @verb
-def show(session: Session, case: str) -> None:
+def show(session: Session, case: str, *, arguments: bool) -> None:
     """Show a case with its operation, attempts and evidence, and the verdicts that it takes."""
     from counterfoil.cli.ops import detail_json, show_history, show_operation
     from counterfoil.cli.output import case_json, clean, say, show_json
@@ -62,7 +63,8 @@ def show(session: Session, case: str) -> None:
         options = choices(found, detail)
         told = {"provider_can": provider_can(detail.operation), "choices": options}
         permitted = [each.verdict for each in options]
-        show_json({**case_json(found), "permitted": permitted, **told, "operation": detail_json(detail)})
+        asked = {"arguments": _arguments(session, detail)} if arguments else {}
+        show_json({**case_json(found), "permitted": permitted, **told, "operation": detail_json(detail), **asked})
         return
     say(clean(f"{found.case_id} is {found.state} (version {found.version}): {found.kind}; {found.reason}"))
     if found.verdict is not None:
@@ -70,9 +72,36 @@ def show(session: Session, case: str) -> None:
     say()
     show_operation(detail.operation)
     show_history(detail)
+    if arguments:
+        _show_arguments(_arguments(session, detail))
     _show_choices(found, detail)
     say()
     say(clean(_closing_line(found, detail)))
+
+
+def _arguments(session: Session, detail: OperationDetail) -> dict[str, Any] | None:
+    """Return the stored arguments of an operation, credentials made unreadable; None once they are dropped."""
+    from counterfoil import codec
+    from counterfoil.credentials import REDACTED, is_secret_name, redact_text
+    from counterfoil.storage.scripts import reads
+
+    operation = detail.operation
+    payload = session.read(lambda: reads.payload(operation.tenant, operation.operation_id))
+    if payload is None:
+        return None
+    given: dict[str, Any] = codec.decode(payload)
+    shown = {name: redact_text(value) if isinstance(value, str) else value for name, value in given.items()}
+    return {name: REDACTED if is_secret_name(name) else value for name, value in shown.items()}
+
+
+def _show_arguments(given: dict[str, Any] | None) -> None:
+    from counterfoil.cli.output import fields, say
+
+    say("\nAsked for:")
+    if given is None:
+        say("  its arguments are not stored any more")
+    else:
+        fields([(f"  {name}", repr(value)) for name, value in given.items()])
 
 
 def _show_choices(case: Case, detail: OperationDetail) -> None:

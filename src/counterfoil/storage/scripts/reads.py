@@ -150,6 +150,13 @@ def list_cases(tenant: str | None, *, state: CaseState | None, after: int, limit
 # --- one -------------------------------------------------------------------------------------------------------------
 
 
+def payload(tenant: str, operation_id: str) -> Script[bytes | None]:
+    """Read what an operation's effect is given, as long as it is stored."""
+    row = yield from one_row("get_operation", tenant=tenant, operation_id=operation_id)
+    stored: bytes | None = None if row is None else row["payload"]
+    return stored
+
+
 def get_operation(tenant: str | None, operation_id: str) -> Script[tuple[OperationDetail, ...]]:
     """Return the operation with this id, whole: none, one, or without a tenant one for each that uses the id."""
     found = []
