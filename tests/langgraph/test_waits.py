@@ -8,6 +8,8 @@ from langgraph.func import entrypoint, task
 from langgraph.graph import END, START, StateGraph
 from langgraph.types import CachePolicy, Command, RetryPolicy, Send, interrupt
 
+from counterfoil.drivers.probes import Point
+from counterfoil.errors import CommitUnknown
 from counterfoil.langgraph import perform, sleep_for, wait_for
 from counterfoil.testing.clock import FakeClock
 from tests.langgraph.shop import Shop, State, chain, charge, lose_reply
@@ -251,3 +253,41 @@ def test_it_is_told_all_that_a_workflow_waits_for(cf: Any) -> None:
     assert (found.waits_for, found.parked_on) == ("paid, the outcome of r-1/opaque/1", "r-1/opaque/1")
     cf.workflows.cancel("w", tenant=TENANT, by="ann", reason="so")
     assert cf.workflows.plan_resume("w", tenant=TENANT).waits == ()
+
+
+class LostCommit:
+    """Lets nobody hear of the COMMIT after a statement, once."""
+
+    def __init__(self, statement: str) -> None:
+        self.statement, self.passed = statement, False
+
+    def __call__(self, point: Point, name: str) -> None:
+        if name == self.statement:
+            self.passed = True
+        elif self.passed and point is Point.AFTER_COMMIT:
+            self.passed = False
+            raise CommitUnknown("nobody heard of it")
+
+
+@pytest.mark.parametrize("last", [True, False])
+def test_a_run_by_hand_whose_end_nobody_heard_of_is_looked_up(shop: Shop, *, last: bool) -> None:
+    nodes = (("ask", asking),) if last else (("ask", asking), ("wait", wait))
+    builder = chain(*nodes)
+    start(shop.open(), builder)
+    cf = shop.open(probe=LostCommit("leave_workflow_if_claimed"))
+    graph = cf.workflows.register(builder, name="g")
+    assert cf.run(graph, Command(resume="yes"), tenant=TENANT, thread_id="w")["answer"] == "yes"
+    assert status(cf) == ("done" if last else "waiting")
+
+
+def test_an_event_about_something_else_does_not_enter_it(cf: Any) -> None:
+    start(cf, chain(("wait", wait)), {"order": "a"})
+    version = cf.workflows.get("w", tenant=TENANT).version
+    for number, subject in enumerate(("b", None)):
+        told = cf.workflows.deliver("paid", tenant=TENANT, workflow_id="w", event_id=f"e-{number}", subject=subject)
+        assert (told.state, told.wakes) == ("kept", False)
+        cf.drain(charge)
+        assert cf.workflows.get("w", tenant=TENANT).version == version
+    deliver(cf, "e-3", subject="a")
+    cf.drain(charge)
+    assert result(cf)["log"] == ["e-3"]

@@ -63,8 +63,8 @@ STOPPED = "Stopped"
 def leave(key: ThreadKey, *, attempt: int, parked_on: str | None, ending: Ending) -> Script[bool]:
     """Give a workflow's thread back with what its run came to; False if another run owns it by now."""
     row = yield from one_row("lock_thread", **key.params)
-    if row is None or row["attempt"] != attempt or row["status"] is None:
-        return False
+    if row is None or row["attempt"] != attempt or row["state"] != ThreadState.RUNNING or row["status"] is None:
+        return False  # another run owns it, or this one has left it, and nobody heard of the COMMIT
     columns = yield from _ended(key, row, ending)
     event = ThreadEvent.RELEASED if parked_on is None else ThreadEvent.PARKED
     left = yield from one_row(

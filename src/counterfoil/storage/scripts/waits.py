@@ -230,7 +230,7 @@ def _newest(delivery: Delivery) -> Script[int | None]:
 
 
 def _wake(delivery: Delivery) -> Script[bool]:
-    asked = {"name": delivery.name, "expected_state": WaitState.OPEN}
+    asked = {"name": delivery.name, "subject": delivery.subject, "expected_state": WaitState.OPEN}
     if (yield from one_row("is_waited_for", **delivery.key.params, **asked)) is None:
         return False
     row = yield from one_row("wake_workflow", **delivery.key.params)

@@ -87,7 +87,7 @@ where tenant = :tenant
 order by due_at, name;
 
 -- name: is_waited_for
--- Say whether the last run of a workflow waits for an event of this name.
+-- Say whether the last run of a workflow waits for an event of this name, about this subject or any.
 select 1 as waits
 from counterfoil_wait found
 join counterfoil_thread thread
@@ -97,6 +97,7 @@ join counterfoil_thread thread
 where found.tenant = :tenant
   and found.thread_id = :thread_id
   and found.event = :name
+  and (found.subject is null or found.subject = cast(:subject as text))
   and found.state = :expected_state
 limit 1;
 
