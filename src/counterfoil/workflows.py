@@ -24,6 +24,7 @@ from counterfoil.starting import (
     workflow_key,
 )
 from counterfoil.storage.scripts import deleting, planning, waits, workflows
+from counterfoil.storage.scripts.checkpoints import Deleted
 from counterfoil.storage.scripts.workflows import Hindered
 from counterfoil.writing import write
 
@@ -262,8 +263,8 @@ class Workflows:
         """
         refuse_nested("workflows.delete")
         refuse_on_loop("workflows.delete", "await cf.workflows.delete(...) with an AsyncCounterfoil")
-        key = workflow_key(workflow_id, tenant)
-        answer = write(self._desk, lambda: deleting.delete(key, expected_version=expect_version))
+        key, tried = workflow_key(workflow_id, tenant), Deleted()
+        answer = write(self._desk, lambda: deleting.delete(key, expected_version=expect_version, tried=tried))
         return deleted(key, answer)
 
     def plan_resume(self, workflow_id: str, *, tenant: str) -> Resumption:

@@ -10,10 +10,11 @@ from typing import Any
 import pytest
 
 from counterfoil.drivers.probes import Point
-from counterfoil.errors import CounterfoilError, WorkflowHindered, WorkflowNotFound
+from counterfoil.errors import CommitUnknown, CounterfoilError, WorkflowHindered, WorkflowNotFound
 from counterfoil.langgraph import enqueue
 from counterfoil.testing.crash import SimulatedCrash
 from tests.cases.journeys import TENANT, Journeys, chain, collecting, paying, ship
+from tests.cases.test_an_accepted_workflow_outlives_who_accepted_it import At
 from tests.stores import execute, stored
 
 TABLES = ("checkpoint", "channel", "write", "mint", "wait", "event", "workflow")
@@ -101,6 +102,16 @@ def test_who_dies_in_the_middle_does_it_again(ways: Journeys) -> None:
         assert target < 50
     assert target > 5
     assert not ways.cf.workflows.delete("w", tenant=TENANT)
+
+
+def test_one_whose_end_nobody_heard_of_was_there(ways: Journeys) -> None:
+    begun(ways)
+    probe = At(Point.AFTER_COMMIT, CommitUnknown("nobody heard of it"))
+    unheard = ways.open(probe=probe)
+    probe.is_armed = True
+    assert unheard.workflows.delete("w", tenant=TENANT)
+    assert not any(counts(ways).values())
+    assert not unheard.workflows.delete("w", tenant=TENANT)
 
 
 class Dying:

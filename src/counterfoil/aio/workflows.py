@@ -24,6 +24,7 @@ from counterfoil.starting import (
     workflow_key,
 )
 from counterfoil.storage.scripts import deleting, planning, waits, workflows
+from counterfoil.storage.scripts.checkpoints import Deleted
 from counterfoil.storage.scripts.workflows import Hindered
 from counterfoil.writing import awrite
 
@@ -259,8 +260,8 @@ class AsyncWorkflows:
             WorkflowHindered: it is being run, or moved since it was seen.
         """
         refuse_nested("workflows.delete")
-        key = workflow_key(workflow_id, tenant)
-        answer = await awrite(self._desk, lambda: deleting.delete(key, expected_version=expect_version))
+        key, tried = workflow_key(workflow_id, tenant), Deleted()
+        answer = await awrite(self._desk, lambda: deleting.delete(key, expected_version=expect_version, tried=tried))
         return deleted(key, answer)
 
     async def plan_resume(self, workflow_id: str, *, tenant: str) -> Resumption:

@@ -237,9 +237,10 @@ def delete(session: Session, workflow: str, *, expect_version: int | None) -> No
     from counterfoil.cli.output import say, show_json
     from counterfoil.starting import deleted, workflow_key
     from counterfoil.storage.scripts import deleting
+    from counterfoil.storage.scripts.checkpoints import Deleted
 
-    key = workflow_key(workflow, tenant_of(session))
-    answer = session.store.write(lambda: deleting.delete(key, expected_version=expect_version))
+    key, tried = workflow_key(workflow, tenant_of(session)), Deleted()
+    answer = session.store.write(lambda: deleting.delete(key, expected_version=expect_version, tried=tried))
     was_there = deleted(key, answer)
     if session.as_json:
         show_json({"tenant": key.tenant, "workflow_id": key.thread_id, "deleted": was_there})

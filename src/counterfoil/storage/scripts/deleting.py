@@ -15,19 +15,23 @@ if TYPE_CHECKING:
     from counterfoil.storage.scripts.threads import ThreadKey
 
 
-def delete(key: ThreadKey, *, expected_version: int | None) -> Script[bool | Hindered]:
+def delete(key: ThreadKey, *, expected_version: int | None, tried: Deleted) -> Script[bool | Hindered]:
     """Delete a workflow with its history, waits and events; say whether there was anything.
 
     It is one transaction: whoever dies in it has deleted nothing, and does it again. A thread that is no workflow
-    stays; of one that was never started its events go.
+    stays; of one that was never started its events go. What a try found there, `tried` tells another one.
     """
     yield from threads.alone(key)
     row = yield from one_row("lock_thread", **key.params)
     if row is None or row["status"] is None:
-        return bool((yield from all_rows("delete_events", **key.params)))
+        events = yield from all_rows("delete_events", **key.params)
+        was_there = bool(events) or tried.is_tried  # by a try whose COMMIT nobody heard of
+        tried.is_tried = was_there
+        return was_there
     if _is_run(row) or expected_version not in {None, row["version"]}:
         return Hindered((yield from held_row("get_workflow", **key.params)))
     yield from checkpoints.delete_thread(key, tried=Deleted())
+    tried.is_tried = True
     return True
 
 
