@@ -18,7 +18,8 @@ if TYPE_CHECKING:
     from counterfoil.storage.script import Row
     from counterfoil.storage.scripts.workflows import Steps
 
-_PATH_END: Final = ", "
+_NODE: Final = "~__pregel_pull, "
+"""With what the path of a task begins that is a node; one that was sent, or called, has numbers in its place."""
 _NAMES: Final = (
     *("tenant", "workflow_id", "graph", "graph_version", "status", "version", "attempt", "holder", "lease_until"),
     *(
@@ -99,8 +100,8 @@ def _is_field(channel: str) -> bool:
 
 
 def _node(path: str) -> str:
-    """Return the node's name, which stands at the end of a task's path."""
-    return path.rpartition(_PATH_END)[2]
+    """Return the name of the node that a task is, if it is one."""
+    return path.removeprefix(_NODE) if path.startswith(_NODE) else ""
 
 
 def wait(row: Row) -> Wait:

@@ -136,7 +136,7 @@ class Workflows:
     ) -> tuple[WorkflowStep, ...]:
         """Return a workflow's steps, the newest first: which nodes ended when, and which fields they wrote.
 
-        It reaches as far back as its checkpoints are kept.
+        It reaches as far back as its checkpoints are kept. Tasks of a `Send` have no name in it.
 
         Raises:
             InvalidArguments: the limit is out of range.

@@ -9,7 +9,7 @@ from langgraph.graph import END, START, StateGraph
 from langgraph.types import CachePolicy, Command, RetryPolicy, Send, interrupt
 
 from counterfoil.drivers.probes import Point
-from counterfoil.errors import CommitUnknown
+from counterfoil.errors import CommitUnknown, ThreadExists
 from counterfoil.langgraph import perform, sleep_for, wait_for
 from counterfoil.testing.clock import FakeClock
 from tests.langgraph.shop import Shop, State, chain, charge, lose_reply
@@ -291,3 +291,32 @@ def test_an_event_about_something_else_does_not_enter_it(cf: Any) -> None:
     deliver(cf, "e-3", subject="a")
     cf.drain(charge)
     assert result(cf)["log"] == ["e-3"]
+
+
+def test_a_history_names_nodes_whatever_they_are_called_and_no_numbers(cf: Any) -> None:
+    builder: Any = StateGraph(State)
+    builder.add_node("sent", lambda _: {"log": ["a"]})
+    builder.add_node("last, of all", lambda _: {"log": ["b"]})
+    builder.add_conditional_edges(START, lambda _: [Send("sent", {"order": name}) for name in "ab"])
+    builder.add_edge("sent", "last, of all")
+    builder.add_edge("last, of all", END)
+    start(cf, builder, {"number": 1})
+    steps = cf.workflows.history("w", tenant=TENANT)
+    assert [(step.nodes, step.fields) for step in steps][:2] == [(("last, of all",), ("log",)), ((), ("log",))]
+
+
+@pytest.mark.parametrize("begun", [True, False])
+def test_no_history_is_copied_onto_a_workflow(cf: Any, *, begun: bool) -> None:
+    builder = chain(("wait", wait))
+    cf.run(cf.compile(chain(("a", lambda _: {"log": ["other"]}))), {}, tenant=TENANT, thread_id="t")
+    cf.workflows.register(builder, name="g")
+    cf.workflows.start("g", {"number": 1}, tenant=TENANT, workflow_id="w")
+    if begun:
+        cf.drain(charge)
+    with pytest.raises(ThreadExists):
+        cf.saver(tenant=TENANT).copy_thread("t", "w")
+    cf.saver(tenant=TENANT).copy_thread("w", "copy")
+    cf.saver(tenant=TENANT).prune(["w"])
+    deliver(cf, "e-1")
+    cf.drain(charge)
+    assert (result(cf)["log"], result(cf)["number"]) == (["e-1"], 1)

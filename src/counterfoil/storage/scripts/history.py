@@ -133,6 +133,8 @@ def copy_thread(
     there = rows[target.thread_id]
     if isinstance(there, Taken) and tried.place is None:
         return there
+    if there is not None and not isinstance(there, Taken) and there["status"] is not None:
+        return OtherHistory()  # of a workflow, begun or not
     history, theirs = (yield from outlines(source)), (yield from outlines(target))
     if tried.is_in(theirs):
         return Done(len(history.outlines))
