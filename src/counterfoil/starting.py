@@ -180,6 +180,7 @@ def delivery_of(
 
     Raises:
         InvalidArguments: a sequence without a subject.
+        InvalidId: an id, the name or the subject is too long to be looked up by.
         UnsupportedValue: a part of the payload has no canonical form.
     """
     if sequence is not None and subject is None:
@@ -189,8 +190,8 @@ def delivery_of(
     return Delivery(
         key=workflow_key(workflow_id, tenant),
         event_id=validate_id("event id", event_id),
-        name=CALLED.text("event", event),
-        subject=CALLED.optional_text("subject", subject),
+        name=validate_id("event name", CALLED.text("event", event)),
+        subject=None if subject is None else validate_id("subject", CALLED.text("subject", subject)),
         sequence=checked,
         digest=codec.fingerprint(content),
         payload=codec.encode(payload),

@@ -1,5 +1,6 @@
 """Waits wherever a step can be: fanned out, in child graphs, in tasks, under retry policies, beside questions."""
 
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -9,8 +10,8 @@ from langgraph.graph import END, START, StateGraph
 from langgraph.types import CachePolicy, Command, RetryPolicy, Send, interrupt
 
 from counterfoil.drivers.probes import Point
-from counterfoil.errors import CommitUnknown, ThreadExists
-from counterfoil.langgraph import perform, sleep_for, wait_for
+from counterfoil.errors import CommitUnknown, InvalidId, ThreadExists
+from counterfoil.langgraph import perform, sleep_for, sleep_until, wait_for
 from counterfoil.testing.clock import FakeClock
 from tests.langgraph.shop import Shop, State, chain, charge, lose_reply
 
@@ -320,3 +321,21 @@ def test_no_history_is_copied_onto_a_workflow(cf: Any, *, begun: bool) -> None:
     deliver(cf, "e-1")
     cf.drain(charge)
     assert (result(cf)["log"], result(cf)["number"]) == (["e-1"], 1)
+
+
+@pytest.mark.parametrize("wrong", ["far", "event", "subject", "name"])
+def test_what_no_row_can_hold_is_refused_before_anything_is_stored(cf: Any, wrong: str) -> None:
+    long = "x" * 5000
+
+    def step(_: State) -> State:
+        if wrong == "far":
+            sleep_until(datetime.max.replace(tzinfo=UTC))
+        asked: dict[str, Any] = {"event": "paid", wrong: long}
+        wait_for(**asked)
+        return {}
+
+    start(cf, chain(("step", step)))
+    assert (status(cf), cf.workflows.waits("w", tenant=TENANT)) == ("failed", ())
+    if wrong in {"event", "subject"}:
+        with pytest.raises(InvalidId, match=wrong):
+            deliver(cf, "e-1", **{"event": "paid", wrong: long})

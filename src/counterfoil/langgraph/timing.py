@@ -15,6 +15,9 @@ if TYPE_CHECKING:
 
     from counterfoil.core.durations import Duration
 
+LATEST_YEAR = 9000
+"""Beyond it a zone may leave the calendar, which ends with 9999."""
+
 
 def moment(when: object, asked: str) -> int:
     """Return a time in milliseconds UTC.
@@ -27,6 +30,8 @@ def moment(when: object, asked: str) -> int:
             f"{asked} takes a datetime with its zone, not {when!r}: without one it would be another time on another"
             " machine."
         )
+    if when.year > LATEST_YEAR:
+        raise InvalidArguments(f"{asked} takes no time after the year {LATEST_YEAR}: nobody will be there.")
     return int(when.timestamp() * 1000)
 
 

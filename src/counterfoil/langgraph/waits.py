@@ -17,6 +17,7 @@ from counterfoil.active import refuse_nested, refuse_on_loop
 from counterfoil.core.arguments import CALLED
 from counterfoil.core.durations import milliseconds, utc_text
 from counterfoil.core.schedules import Daily, Last, Missed, Schedule, is_over_for_good
+from counterfoil.core.templates import validate_id
 from counterfoil.errors import (
     EffectInCachedNode,
     IntentWouldBeLost,
@@ -239,8 +240,8 @@ def _question(
 ) -> _Asked:
     return _asking(
         CALLED.text("name", name or event),
-        event=CALLED.text("event", event),
-        subject=CALLED.optional_text("subject", subject),
+        event=validate_id("event name", CALLED.text("event", event)),
+        subject=None if subject is None else validate_id("subject", CALLED.text("subject", subject)),
         match={} if match is None else dict(CALLED.mapping("match", match)),
         timeout=None if timeout is None else milliseconds(timeout, "timeout"),
     )
@@ -274,7 +275,7 @@ def _asking(name: str, **asked: Any) -> _Asked:
         attempt=run.attempt,
         step=step,
         node=here.origin.node,
-        name=name,
+        name=validate_id("name of a wait", name),
         number=collector.next_wait(name),
         **asked,
     )
