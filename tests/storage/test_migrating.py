@@ -23,7 +23,7 @@ from counterfoil.storage import migrator
 from tests.storage import opener
 from tests.storage.conftest import Place
 
-INITIAL = ("0001 initial", "0002 outbox")
+INITIAL = ("0001 initial", "0002 outbox", "0003 workflows")
 SOURCE = str(Path(counterfoil.__file__).parents[1])
 
 
@@ -79,7 +79,7 @@ def test_it_commits_with_the_callers_transaction(place: Place, kind: Callable[[P
         assert counterfoil.migrate(transaction) == INITIAL
         assert counterfoil.migrate(transaction) == ()
         transaction.commit()
-    assert place.applied() == [1, 2]
+    assert place.applied() == list(range(1, len(INITIAL) + 1))
     assert writes_nothing(place)
 
 
@@ -108,7 +108,7 @@ def test_it_upgrades_as_asked(place: Place, monkeypatch: pytest.MonkeyPatch) -> 
     for name, value in opener.newer(place.dialect).items():
         monkeypatch.setattr(migrator, name, value)
     with driver(place) as connection:
-        assert counterfoil.migrate(connection) == ("0003 added",)
+        assert counterfoil.migrate(connection) == (f"{len(INITIAL) + 1:04} added",)
         connection.commit()
     assert writes_nothing(place)
 
@@ -138,7 +138,7 @@ django.setup()
 from django.db import connection, transaction
 import counterfoil
 with transaction.atomic():
-    assert counterfoil.migrate(connection) == ("0001 initial", "0002 outbox")
+    assert counterfoil.migrate(connection) == ("0001 initial", "0002 outbox", "0003 workflows")
 try:
     with transaction.atomic():
         assert counterfoil.migrate(connection) == ()
