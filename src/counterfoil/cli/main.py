@@ -24,7 +24,7 @@ COMMANDS: Final[Mapping[str, tuple[str, str]]] = {
     "outbox": ("counterfoil.cli.outbox", "List what waits to be sent, pause it, requeue or skip dead letters."),
     "workflows": (
         "counterfoil.cli.workflows",
-        "List workflows, show one and its steps, deliver an event, cancel or resume one.",
+        "List workflows, show one and its steps, deliver an event, cancel, resume or delete one.",
     ),
     "worker": ("counterfoil.cli.worker", "Send what is due, and settle what nobody knows, until it is told to stop."),
     "receipts": ("counterfoil.cli.receipts", "Show the receipt of an operation."),
