@@ -11,10 +11,12 @@ from counterfoil.core.arguments import CALLED
 from counterfoil.core.durations import utc_text
 from counterfoil.core.states import WorkflowStatus
 from counterfoil.core.templates import validate_id
+from counterfoil.credentials import find_secret
 from counterfoil.errors import (
     EventConflict,
     GraphMissing,
     InvalidArguments,
+    SecretInState,
     ThreadExists,
     WorkflowConflict,
     WorkflowEnded,
@@ -194,8 +196,22 @@ def delivery_of(
         subject=None if subject is None else validate_id("subject", CALLED.text("subject", subject)),
         sequence=checked,
         digest=codec.fingerprint(content),
-        payload=codec.encode(payload),
+        payload=_without_credentials(codec.encode(payload)),
     )
+
+
+def _without_credentials(payload: bytes) -> bytes:
+    """Refuse a payload that holds a credential.
+
+    Raises:
+        SecretInState: it does.
+    """
+    rule = find_secret(payload.decode())
+    if rule is not None:
+        raise SecretInState(
+            f"The event's payload holds a credential ({rule}). Nothing was stored. Deliver a reference to it.", path="$"
+        )
+    return payload
 
 
 def delivered(delivery: Delivery, answer: Received | OtherEvent) -> Delivered:

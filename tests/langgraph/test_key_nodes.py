@@ -150,3 +150,20 @@ def test_a_step_that_mints_finds_its_checkpoint(cf: Counterfoil) -> None:
 def test_a_name_that_the_graph_has_no_node_of_is_refused(cf: Counterfoil) -> None:
     with pytest.raises(InvalidArguments, match="checkpoint names n99"):
         cf.compile(chain("blocking"), checkpoint=["n99"])
+
+
+def test_a_step_is_not_stored_before_the_one_that_it_hangs_on(cf: Counterfoil) -> None:
+    builder = StateGraph(State)
+    builder.add_node("one", lambda _state: {"log": [0], "kept": "z" * 20_000})
+    builder.add_node("key", lambda _state: {"log": [1]})
+    builder.add_node("other", lambda _state: {"log": [2]})
+    builder.add_edge(START, "one")
+    for name in ("key", "other"):
+        builder.add_edge("one", name)
+        builder.add_edge(name, END)
+    graph = cf.compile(builder, checkpoint=["key"])
+    for number in range(40):
+        config = cf.config(**{**WHO, "thread_id": f"t-{number}"})
+        graph.invoke({}, config)
+        shown = graph.get_state(config)
+        assert (shown.next, shown.values["log"], len(shown.values["kept"])) == ((), [0, 1, 2], 20_000)

@@ -72,7 +72,7 @@ class Ended:
 
 @dataclass(frozen=True, slots=True)
 class TakesNoInput:
-    """The thread is a workflow, which was started with its input."""
+    """The thread is a workflow: it was started with its input, and a worker enters it first."""
 
 
 ThreadDecision = Free | Taken | OtherRequest | Moved | Ended | TakesNoInput
@@ -107,7 +107,8 @@ def decide_thread(
     held = row.state is ThreadState.RUNNING and not is_over(row.lease_until, row.now)
     if held and row.holder != known_dead and not _is_next_attempt(row, served):
         return Taken(row.holder or "", row.lease_until)
-    if row.status is not None and expected_version is None and not goes_on:
+    by_hand = row.status is not None and expected_version is None
+    if by_hand and (not goes_on or row.status is WorkflowStatus.ACCEPTED):
         return TakesNoInput()
     for name in _KEPT if goes_on else ():
         given, kept = trusted.get(name), getattr(row, name)

@@ -130,7 +130,9 @@ class Wish:
                     self.desk, self._kept(answer), of_saver=self.context.of_saver, entry=self.request.entry
                 )
                 marks = {"branched_at": answer.branched_at, "is_workflow": answer.is_workflow}
-                return Run(context, key, attempt, self.request.holder, **marks), parked  # type: ignore[arg-type]
+                run = Run(context, key, attempt, self.request.holder, **marks)  # type: ignore[arg-type]
+                run.before = answer.before if answer.is_workflow else None
+                return run, parked
             case Taken(holder, until):
                 raise ThreadBusy(
                     f"Thread {key.thread_id} is being run by {holder}. Nothing ran here. Try again when that run has"
@@ -272,8 +274,10 @@ def owning(run: Run, control: RunControl) -> Iterator[None]:
         beat.stop()
         _end(run)
         try:
-            store_held(run)
-            write(run.desk, lambda: _leave(run))
+            try:
+                store_held(run)
+            finally:
+                write(run.desk, lambda: _leave(run))
         except StoreError:
             if not failed:
                 raise
@@ -294,11 +298,17 @@ async def aowning(run: Run, control: RunControl) -> AsyncIterator[None]:
         beat.stop()
         _end(run)
         try:
-            await asyncio.shield(astore_held(run))
-            await asyncio.shield(awrite(run.desk, lambda: _leave(run)))
+            await asyncio.shield(_astore_and_leave(run))
         except StoreError:
             if not failed:
                 raise
+
+
+async def _astore_and_leave(run: Run) -> None:
+    try:
+        await astore_held(run)
+    finally:
+        await awrite(run.desk, lambda: _leave(run))
 
 
 def _end(run: Run) -> None:

@@ -233,12 +233,14 @@ class ManagedRuns:
         config = with_run(config, run)
         with owning(run, options["control"]):
             if is_answer_to(input, run, parked):
-                refuse_answer(run, input, parked, self.get_state(config))
+                with endings.unless_accepted(run):
+                    refuse_answer(run, input, parked, self.get_state(config))
             if may_begin_branch(run, input, config):
                 config = beginning(run, config, self.get_state(config))
             try:
                 yield from super().stream(input, config, **options)  # type: ignore[misc]
             except EmptyInputError:
+                endings.untouched(run)
                 refuse_nothing(run, input, config, self.get_state(config))
                 raise
             store_held(run)
@@ -258,13 +260,16 @@ class ManagedRuns:
         config = with_run(config, run)
         async with aowning(run, options["control"]):
             if is_answer_to(input, run, parked):
-                refuse_answer(run, input, parked, await self.aget_state(config))
+                state = await self.aget_state(config)
+                with endings.unless_accepted(run):
+                    refuse_answer(run, input, parked, state)
             if may_begin_branch(run, input, config):
                 config = beginning(run, config, await self.aget_state(config))
             try:
                 async for chunk in super().astream(input, config, **options):  # type: ignore[misc]
                     yield chunk
             except EmptyInputError:
+                endings.untouched(run)
                 refuse_nothing(run, input, config, await self.aget_state(config))
                 raise
             await astore_held(run)
@@ -278,6 +283,7 @@ class ManagedRuns:
             return super().bulk_update_state(config, supersteps)  # type: ignore[misc, no-any-return]
         run, parked = claim_now(self.desk, whole, None, self._context(whole))
         run.parked.extend([parked] if parked is not None else [])  # a change of state settles no outcome
+        endings.untouched(run)
         with owning(run, RunControl()):
             return super().bulk_update_state(with_run(config, run), supersteps)  # type: ignore[misc, no-any-return]
 
@@ -288,6 +294,7 @@ class ManagedRuns:
             return await super().abulk_update_state(config, supersteps)  # type: ignore[misc, no-any-return]
         run, parked = await aclaim_now(self.desk, whole, None, self._context(whole))
         run.parked.extend([parked] if parked is not None else [])
+        endings.untouched(run)
         async with aowning(run, RunControl()):
             return await super().abulk_update_state(with_run(config, run), supersteps)  # type: ignore[misc, no-any-return]
 

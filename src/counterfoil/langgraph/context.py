@@ -56,7 +56,7 @@ class Run:
     """A context that owns its thread, for as long as one run lasts."""
 
     __slots__ = (
-        *("attempt", "branched_at", "context", "ended", "ending", "holder", "is_workflow", "key", "parked"),
+        *("attempt", "before", "branched_at", "context", "ended", "ending", "holder", "is_workflow", "key", "parked"),
         *("skipping", "wake_in"),
     )
 
@@ -78,6 +78,7 @@ class Run:
         self.parked: list[str] = []
         self.ended = False
         self.is_workflow = is_workflow
+        self.before: Mapping[str, Any] | None = None
         self.ending: Ending = Paused(None, due_in=0)
         self.wake_in: int | None = None
         self.skipping: Skipping | None = None

@@ -2,22 +2,24 @@
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from langgraph.errors import GraphRecursionError
 
-from counterfoil.errors import CheckpointNotFound, CounterfoilError, Retry, ThreadParked
+from counterfoil.core.states import WorkflowStatus
+from counterfoil.errors import CounterfoilError, Retry, ThreadParked
 from counterfoil.langgraph.parking import is_ours
-from counterfoil.storage.scripts.leaving import Ending, Finished, Paused, Raised, Stopped
+from counterfoil.storage.scripts.leaving import BREAKPOINT, Ending, Finished, Paused, Raised, Stopped, Untouched
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from langgraph.runtime import RunControl
     from langgraph.types import StateSnapshot
 
     from counterfoil.langgraph.context import Run
 
-_ASTRAY = (CheckpointNotFound, ThreadParked)
-"""Errors of a run by hand that did not reach any node: the workflow is as it was."""
 TEXT_LENGTH = 500
 """What is kept of an error's text, in characters."""
 
@@ -34,13 +36,13 @@ def of_state(run: Run, state: StateSnapshot, control: RunControl) -> Ending:
         return Paused(None)
     if control.drain_requested:
         return Paused("a worker", due_in=0)
-    return Paused("a person, at a breakpoint")
+    return Paused(BREAKPOINT)
 
 
 def of_error(run: Run, error: BaseException) -> Ending:
-    """Return what a run came to that an error ended; one that did not reach any node is due again at once."""
-    if isinstance(error, _ASTRAY):
-        return Paused("a worker", due_in=0)
+    """Return what a run came to that an error ended; one that entered no node left the workflow as it was."""
+    if isinstance(run.ending, Untouched):
+        return run.ending
     entry = run.context.entry
     most_tries = None if entry is None else entry.most_tries
     if not isinstance(error, Exception):
@@ -59,3 +61,22 @@ def _text(error: Exception) -> str:
     if isinstance(error, CounterfoilError):
         return error.message[:TEXT_LENGTH]
     return "A node raised it; the worker's log has its words."
+
+
+def untouched(run: Run) -> None:
+    """Note that a run enters no node: its workflow is left as it was."""
+    if run.before is not None:
+        names = ("due_at", "tries", "mark")
+        run.ending = Untouched(
+            status=WorkflowStatus(run.before["status"]), **{name: run.before[name] for name in names}
+        )
+
+
+@contextmanager
+def unless_accepted(run: Run) -> Iterator[None]:
+    """Note that a run enters no node where an answer that it brings is refused."""
+    try:
+        yield
+    except ThreadParked:
+        untouched(run)
+        raise

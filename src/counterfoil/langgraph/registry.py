@@ -10,6 +10,7 @@ from langgraph.constants import START
 from langgraph.runtime import RunControl
 
 from counterfoil import codec
+from counterfoil.errors import InvalidArguments
 from counterfoil.langgraph.compile import compile_graph
 from counterfoil.langgraph.context import CONF, KEY, Context
 from counterfoil.langgraph.intents import CHANNEL
@@ -102,8 +103,17 @@ class RegisteredGraph:
 
 
 def registered(desk: Desk, graph: Any, *, name: str, version: int, tries: int) -> RegisteredGraph:
-    """Compile a graph for workflows."""
+    """Compile a graph for workflows.
+
+    Raises:
+        InvalidArguments: it has breakpoints, which no row remembers: a worker would pass them after a crash.
+    """
     compiled = compile_graph(CounterfoilSaver(desk), graph)
+    if compiled.interrupt_before_nodes or compiled.interrupt_after_nodes:
+        raise InvalidArguments(
+            f"The graph {name} has breakpoints (interrupt_before or interrupt_after), which a worker would pass without"
+            " a person after a crash. Ask in the node itself, with interrupt(...) or wait_for(...)."
+        )
     return RegisteredGraph(desk, compiled, name, version, tries, shape_of(compiled))
 
 

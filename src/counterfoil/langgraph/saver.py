@@ -187,6 +187,7 @@ class CounterfoilSaver(Storing):
         """
         for maker in self.putting(config, checkpoint, metadata, new_versions):
             self._accept(config, write(self.desk, maker, refuses=bool))
+            self.stored(config, maker)
         return self._address(config, checkpoint["id"])
 
     async def aput(
@@ -199,6 +200,7 @@ class CounterfoilSaver(Storing):
         """Store a checkpoint if its run owns the thread; see `put`."""
         for maker in self.putting(config, checkpoint, metadata, new_versions):
             self._accept(config, await awrite(self.desk, maker, refuses=bool))
+            self.stored(config, maker)
         return self._address(config, checkpoint["id"])
 
     def put_writes(
@@ -214,6 +216,7 @@ class CounterfoilSaver(Storing):
             while isinstance(answer := write(self.desk, maker, refuses=bool), NotStored):
                 time.sleep(self._pause(waiting, config))
             self._accept(config, answer)
+            self.stored(config, maker)
 
     async def aput_writes(
         self, config: RunnableConfig, writes: Sequence[tuple[str, Any]], task_id: str, task_path: str = ""
@@ -224,6 +227,7 @@ class CounterfoilSaver(Storing):
             while isinstance(answer := await awrite(self.desk, maker, refuses=bool), NotStored):  # noqa: ASYNC110 - the database tells
                 await asyncio.sleep(self._pause(waiting, config))
             self._accept(config, answer)
+            self.stored(config, maker)
 
     def get_next_version(self, current: str | None, channel: None) -> str:
         """Return the next version of a channel: a counter, and a random part that keeps two branches apart."""

@@ -34,7 +34,8 @@ class Skipping:
         self._keys = keys
         self._lock = threading.Lock()
         self._ended: set[str] = set()
-        self._held: list[tuple[str, Maker[Any]]] = []
+        self._held: list[Maker[Any]] = []
+        self._leaving: list[Maker[Any]] = []
         self._versions: dict[str, Any] = {}
         self._parent: str | None = None
 
@@ -56,16 +57,20 @@ class Skipping:
             return False
         return bool(ended) and not ended & self._keys
 
-    def hold(self, parent: str | None, checkpoint_id: str, versions: Mapping[str, Any], maker: Maker[Any]) -> None:
+    def hold(self, parent: str | None, versions: Mapping[str, Any], maker: Maker[Any]) -> None:
         """Keep a checkpoint in memory, in the place of the one before it."""
         with self._lock:
-            self._held = [(checkpoint_id, maker)]
+            self._held = [maker]
             self._parent, self._versions = parent, dict(versions)
 
-    def forget(self) -> None:
-        """Forget what was held: a checkpoint that is stored holds all of it."""
+    def forget(self) -> Sequence[Maker[Any]]:
+        """Forget what is held: the next checkpoint holds all of it. Return what must be stored before that.
+
+        That is what another task is just storing: a checkpoint must not be committed before the one that it hangs on.
+        """
         with self._lock:
             self._held, self._parent, self._versions = [], None, {}
+            return tuple(self._leaving)
 
     def may_hold(self, task_path: str, writes: Sequence[tuple[str, Any]]) -> bool:
         """Say whether a task's writes may be left in memory until its step's checkpoint is made."""
@@ -76,30 +81,41 @@ class Skipping:
         channels = {channel for channel, _ in writes}
         return bool(channels & NEEDING) or task_path.rpartition(", ")[2] in self._keys
 
-    def hold_writes(self, checkpoint_id: str, maker: Maker[Any]) -> None:
+    def hold_writes(self, maker: Maker[Any]) -> None:
         """Keep a task's writes in memory, behind the checkpoint that they hang on."""
         with self._lock:
-            self._held.append((checkpoint_id, maker))
+            self._held.append(maker)
 
-    def flush(self) -> list[Maker[Any]]:
-        """Return what stores all that is held, in order; it is held no more."""
+    def flush(self) -> Sequence[Maker[Any]]:
+        """Return what stores all that is held, in order, for its caller to store and to say so.
+
+        Until then others store it, too, before anything that hangs on it: it is the same again.
+        """
         with self._lock:
-            held = [maker for _, maker in self._held]
+            self._leaving += self._held
             self._held, self._parent, self._versions = [], None, {}
-        return held
+            return tuple(self._leaving)
+
+    def stored(self, maker: Maker[Any]) -> None:
+        """Note that something is stored, if it was held."""
+        with self._lock:
+            self._leaving = [one for one in self._leaving if one is not maker]
 
 
 def store_held(run: Run | None) -> None:
     """Store what a run has left in memory; a write that is refused is of a run that lost its thread."""
-    for maker in _held(run):
+    for skipping, maker in _held(run):
         write(run.desk, maker, refuses=bool)  # type: ignore[union-attr]  # nothing is held without one
+        skipping.stored(maker)
 
 
 async def astore_held(run: Run | None) -> None:
     """Store what a run on an event loop has left in memory."""
-    for maker in _held(run):
+    for skipping, maker in _held(run):
         await asyncio.shield(awrite(run.desk, maker, refuses=bool))  # type: ignore[union-attr]
+        skipping.stored(maker)
 
 
-def _held(run: Run | None) -> Sequence[Maker[Any]]:
-    return run.skipping.flush() if run is not None and run.skipping is not None else ()
+def _held(run: Run | None) -> Sequence[tuple[Skipping, Maker[Any]]]:
+    skipping = None if run is None else run.skipping
+    return () if skipping is None else [(skipping, maker) for maker in skipping.flush()]

@@ -76,10 +76,9 @@ class Storing(Upkeep):
         parent, versions = skipping.begin(parent, new_versions)
         maker = self._put(config, checkpoint, metadata, versions, parent)
         if skipping.may_skip(metadata):
-            skipping.hold(parent, checkpoint["id"], versions, maker)
+            skipping.hold(parent, versions, maker)
             return []
-        skipping.forget()
-        return [maker]
+        return [*skipping.forget(), maker]
 
     def writing(
         self, config: RunnableConfig, writes: Sequence[tuple[str, Any]], task_id: str, task_path: str
@@ -89,9 +88,15 @@ class Storing(Upkeep):
         if not isinstance(run, Run) or run.skipping is None:
             return [maker]
         if self._skipping(config) is not None and run.skipping.may_hold(task_path, writes):
-            run.skipping.hold_writes(conf_of(config)["checkpoint_id"], maker)
+            run.skipping.hold_writes(maker)
             return []
         return [*run.skipping.flush(), maker] if run.skipping.must_flush(writes, task_path) else [maker]
+
+    def stored(self, config: RunnableConfig, maker: Maker[Any]) -> None:
+        """Note that something is stored which may have been left in memory before."""
+        run = self.carried(config)
+        if isinstance(run, Run) and run.skipping is not None:
+            run.skipping.stored(maker)
 
     def _skipping(self, config: RunnableConfig) -> Skipping | None:
         """Return what a run has left in memory, for its root graph; those of its children are stored at once."""

@@ -94,6 +94,8 @@ class WorkflowRunner:
         self.counts.entered += 1
         control = graph.control()
         self._controls.add(control)
+        if self._stopping:  # since it was looked at
+            control.request_drain("counterfoil: the worker stops")
         try:
             await graph.enter(due, kept, control)
         except ELSEWHERE as error:

@@ -55,7 +55,19 @@ class Stopped:
     most_tries: int | None
 
 
-Ending = Finished | Paused | Raised | Stopped
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Untouched:
+    """A run by hand that entered no node; what the workflow was before it, where it goes on as if nothing had been."""
+
+    status: WorkflowStatus
+    due_at: int | None
+    tries: int
+    mark: int
+
+
+Ending = Finished | Paused | Raised | Stopped | Untouched
+BREAKPOINT = "a person, at a breakpoint"
+"""What a run waits for that ended before a node which is not to be entered without a person."""
 STOPPED = "Stopped"
 """What stands in the place of the class of an error, where whoever ends workers ended a step again and again."""
 
@@ -92,10 +104,29 @@ def _ended(key: ThreadKey, row: Row, ending: Ending) -> Script[dict[str, Any]]:
             due_at = min((wait["due_at"] for wait in waits if wait["due_at"] is not None), default=None)
             told = _told(waits, waits_for)
             return _columns(row, WorkflowEvent.PAUSED) | {"due_at": due_at, "delay": due_in, "waits_for": told}
+        case Untouched():
+            return _as_before(row, ending)
         case Raised():
             return _after_error(row, ending, (yield from _failed(key, row)))
         case Stopped(most_tries):
             return _after_stop(row, most_tries, (yield from _failed(key, row)))
+
+
+def _as_before(row: Row, before: Untouched) -> dict[str, Any]:
+    """Return what a workflow was before a run that entered no node: it asks anew for what it waited for."""
+    rests = before.status in {WorkflowStatus.PARKED, WorkflowStatus.FAILED}
+    stays = rests or row["waits_for"] == BREAKPOINT
+    return {
+        "status": before.status if rests else WorkflowStatus.WAITING,
+        "terminal": rests,
+        "due_at": before.due_at,
+        "delay": None if stays else 0,
+        "tries": before.tries,
+        "mark": before.mark,
+        "waits_for": row["waits_for"],
+        "error_class": row["error_class"],
+        "error_text": row["error_text"],
+    }
 
 
 def _failed(key: ThreadKey, row: Row) -> Script[Entries]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from counterfoil.core.entries import Entries, is_poison
@@ -98,6 +98,7 @@ class Claimed:
     branched_at: str | None = None
     plain_thread_id: str | None = None
     is_workflow: bool = False
+    before: Row | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,7 +192,7 @@ def _take(request: ThreadRequest, row: Row) -> Script[Claimed | Poisoned]:
         mark=entries.mark,
         **trusted,
     )
-    return _claimed(taken, parked_on=row["parked_on"])
+    return replace(_claimed(taken, parked_on=row["parked_on"]), before=row)
 
 
 def _leave_to_person(key: ThreadKey, row: Row) -> Script[Poisoned]:
