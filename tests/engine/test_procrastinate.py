@@ -362,3 +362,10 @@ def test_without_its_package_the_line_that_installs_it_is_shown(place: Place, mo
     monkeypatch.delattr("counterfoil.engine.procrastinate")
     with pytest.raises(MissingExtra, match=r"needs procrastinate, .*pip install 'counterfoil\[procrastinate\]'"):
         Counterfoil.open(place.database, engine="procrastinate")
+
+
+def test_the_longest_ids_have_locks_that_an_index_can_hold() -> None:
+    longest = "\U00010348" * 512
+    assert len(procrastinate.lock_of(longest, longest)) < 2_000
+    assert procrastinate.lock_of(longest, longest) != procrastinate.lock_of(longest, longest[:-1])
+    assert procrastinate.lock_of("t", "w") == 'counterfoil:["t","w"]'

@@ -44,6 +44,8 @@ if TYPE_CHECKING:
 TASK: Final = "counterfoil:enter"
 REAP: Final = "counterfoil:reap"
 """The task that takes back what dead workers held, and its queue."""
+LONGEST_LOCK: Final = 1_000
+"""Characters of a lock's name: an entry of an index of PostgreSQL's holds no more than 2,704 bytes."""
 LONGEST_QUEUE: Final = 40
 """Bytes of a queue's name: with what Procrastinate puts before it, it is the name of a channel, which has 63."""
 POLL_S = 0.5
@@ -83,7 +85,8 @@ def queue_of(graph: str, graph_version: int) -> str:
 
 def lock_of(tenant: str, thread_id: str) -> str:
     """Return the name of a workflow's lock: no other workflow has it, and it is plain ASCII on one line."""
-    return f"counterfoil:{json.dumps([tenant, thread_id], separators=(',', ':'))}"
+    name = f"counterfoil:{json.dumps([tenant, thread_id], separators=(',', ':'))}"
+    return name if len(name) <= LONGEST_LOCK else f"counterfoil:{hashlib.sha256(name.encode()).hexdigest()}"
 
 
 def defer(app: procrastinate.App, wake: Wake, connection: Any = None) -> Any:

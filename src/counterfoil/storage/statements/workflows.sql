@@ -144,7 +144,7 @@ where graph = :graph
   and (error_class is null or error_class <> :error_class)
   and (status in ('accepted', 'waiting') and due_at <= {now}
     or status = 'running' and lease_until <= {now})
-order by due_at
+order by coalesce(due_at, lease_until)
 limit :limit;
 
 -- name: list_running_workflows
