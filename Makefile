@@ -7,8 +7,8 @@
 
 VENV := .venv
 BIN := $(VENV)/bin
-# pytest processes
-WORKERS ?= 2
+# pytest processes; many tests wait for a disk or another process, so three keep two cores busy
+WORKERS ?= 3
 PYTEST_ARGS ?=
 
 # The first interpreter that is new enough and can make a virtual environment. A version manager may
