@@ -9,7 +9,7 @@ from counterfoil.testing.grounds import Ground, ground_at
 from counterfoil.testing.scenario import Scenario
 
 SQLITE, POSTGRES = "sqlite", "postgres"
-EVERY = int(os.environ.get("COUNTERFOIL_CRASH_EVERY", "3"))
+EVERY = int(os.environ.get("COUNTERFOIL_CRASH_EVERY", "5"))
 """The long scenarios are struck at each n-th point with every change, and at all of them by `make crash`."""
 
 

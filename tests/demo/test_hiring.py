@@ -51,7 +51,7 @@ def demo(*arguments: str) -> subprocess.CompletedProcess[str]:
 
 
 @pytest.mark.slow
-@stores.on_each(*stores.SHARED)
+@pytest.mark.parametrize("store", [stores.FILE, pytest.param(stores.POSTGRES, marks=pytest.mark.soak)], indirect=True)
 def test_a_kill_of_each_kind_leaves_one_mail_one_charge_and_the_same_end(url: str) -> None:
     done = demo("--quick", "--json", *(("--url", url) if stores.is_postgres(url) else ()))
     assert (done.returncode, done.stderr) == (0, "")
@@ -73,7 +73,7 @@ def _is_opaque(point: str) -> bool:
     return is_under_way and ("without keys" in point or "has charged" not in point)
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 @stores.on_each(stores.POSTGRES)
 def test_one_of_three_workers_is_killed_and_the_others_go_on(url: str) -> None:
     done = demo("--quick", "--json", "--engine", "procrastinate", "--url", url)

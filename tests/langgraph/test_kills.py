@@ -38,7 +38,10 @@ def assert_same(first: dict[str, Any], killed: list[dict[str, Any]]) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("variant", "where", "count"), [("blocking", "around", 36), ("awaiting", "after", 14)])
+@pytest.mark.parametrize(
+    ("variant", "where", "count"),
+    [pytest.param("blocking", "around", 36, marks=pytest.mark.soak), ("awaiting", "after", 14)],
+)
 def test_a_kill_on_either_side_of_any_commit_leaves_one_effect_and_the_same_state(
     url: str, tmp_path: Path, variant: str, where: str, count: int
 ) -> None:
