@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from counterfoil.core.arguments import CALLED
 from counterfoil.effects import REGISTRY
-from counterfoil.errors import CommitUnknown, StoreClosed, StoreError
+from counterfoil.errors import CommitUnknown, StoreClosed, StoreError, StoreUnavailable
 from counterfoil.ledger import DEFAULT_BATCH
 from counterfoil.runners import AsyncRunner, uptime
 from counterfoil.runtime.lanes import FOREVER, LONGEST_POLL_S, Lanes
@@ -35,6 +35,8 @@ if TYPE_CHECKING:
     from counterfoil.storage.scripts.outbox import Ended, Lane, Turn
 
 LARGEST_BATCH = 1_000
+MANY_LANES = 8
+"""From so many effects on it pays to ask first of which something is due."""
 FLUSH_S = 0.02
 """How long an outcome may wait for others to be recorded with: a crash in this time leaves it unknown."""
 PAUSE_S = 0.5
@@ -149,6 +151,7 @@ class Dispatcher:
         if flush and any(each.message.is_in_stream for each in self._done):
             self._lanes.wake()  # the next one of a stream may be any effect's
         places = self._free + len(self._done) if flush else self._free
+        await self._leave_out_idle(places, now)
         searches = self._searches(places, now)
         if not flush and not searches:
             return False
@@ -162,6 +165,18 @@ class Dispatcher:
             return False
         is_full = len(self._done) >= self.batch or not self._under_way
         return is_full or now - self._done[0].ended_at >= FLUSH_S
+
+    async def _leave_out_idle(self, places: int, now: float) -> None:
+        """Ask once of which of many effects something is due, where each would be a claim of its own."""
+        lanes = [] if self._stopping or places < self._whole else self._lanes.due(now)
+        if len(lanes) < MANY_LANES:
+            return
+        names = [lane.name for lane in lanes]
+        with suppress(StoreUnavailable):  # the turn that follows meets it, too
+            due = await self.desk.async_store.read(lambda: outbox.due_effects(names))
+            for lane in lanes:
+                if lane.name not in due:
+                    lane.found((), now)
 
     def _searches(self, places: int, now: float) -> list[tuple[EffectLane, Lane]]:
         """Return what to claim: a whole batch or nothing, but where too few places are for that."""

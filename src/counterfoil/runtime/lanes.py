@@ -190,6 +190,10 @@ class Lanes:
         """Return when the next search is due."""
         return min((lane.ready_at(now) for lane in self._lanes.values()), default=FOREVER)
 
+    def due(self, now: float) -> list[EffectLane]:
+        """Return those whose next search is due, and that have room."""
+        return [lane for lane in self._lanes.values() if lane.poll_at <= now and lane.room(now) >= 1]
+
     def searches(self, places: int, now: float) -> list[tuple[EffectLane, Lane]]:
         """Return what to claim for so many free places: those with work share them, and each begins in turn."""
         due = [lane for lane in self._turned() if lane.poll_at <= now and lane.room(now) >= 1]

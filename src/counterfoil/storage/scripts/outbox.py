@@ -24,8 +24,6 @@ if TYPE_CHECKING:
     from counterfoil.core.outbox import Terms
 FEWEST = 2
 """From so many on, outcomes are recorded all at once."""
-MANY_LANES = 8
-"""From so many effects on it pays to ask first of which something is due."""
 
 
 # --- enqueue ---------------------------------------------------------------------------------------------------------
@@ -209,19 +207,17 @@ def turn(ended: Sequence[Ended], lanes: Sequence[Lane], holder: str) -> Script[T
         result = happened.get(_key_of(one)) or (yield from _end(one))
         settled.append(result)
     claimed: list[Row] = []
-    for lane in (yield from _with_work(lanes)):
+    for lane in lanes:
         claimed.extend((yield from claim_due(lane, holder)))
     return Turn(tuple(settled), tuple(claimed))
 
 
-def _with_work(lanes: Sequence[Lane]) -> Script[Sequence[Lane]]:
-    """Leave out effects of which nothing is due, where there are many; one with two versions here is not asked for."""
-    asked = {lane.effect: lane.effect_version for lane in lanes}
-    if len(lanes) < MANY_LANES:
-        return lanes
-    found = yield from all_rows("list_due_effects", asked=json.dumps(asked))
-    due, twice = {row["effect"] for row in found}, Counter(lane.effect for lane in lanes)
-    return [lane for lane in lanes if lane.effect in due or twice[lane.effect] > 1]
+def due_effects(names: Sequence[tuple[str, int]]) -> Script[set[tuple[str, int]]]:
+    """Say of which effects intents may be due, asked for all at once; one that has two versions here always may."""
+    versions, twice = dict(names), Counter(name for name, _ in names)
+    found = yield from all_rows("list_due_effects", asked=json.dumps(versions))
+    due = {row["effect"] for row in found}
+    return {(name, version) for name, version in names if name in due or twice[name] > 1}
 
 
 def _settle_happened(ended: Sequence[Ended]) -> Script[dict[OperationKey, settling.Settled]]:
