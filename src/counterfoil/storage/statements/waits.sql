@@ -1,13 +1,3 @@
--- name: get_wait
--- Read one wait of a step.
-select state, attempt, due_at, event_seq, ended_at
-from counterfoil_wait
-where tenant = :tenant
-  and thread_id = :thread_id
-  and task_id = :task_id
-  and name = :name
-  and number = :number;
-
 -- name: insert_wait
 -- Begin to wait: for an event, until a time, or both.
 insert into counterfoil_wait (tenant, thread_id, task_id, name, number, checkpoint_ns, node, event, subject, state, attempt,
