@@ -21,10 +21,10 @@ from benchmarks.kit import Comparison, Work, compare, once
 from counterfoil import Counterfoil, effect
 
 FINISHED = 1_000_000
-MESSAGES = 200
+MESSAGES = 2_000
 PINNED = 5_000
 """Messages that were sent since the transaction began that holds vacuum up."""
-ROUNDS = 9
+ROUNDS = 5
 _runs = itertools.count()
 
 LIKE_IT = """

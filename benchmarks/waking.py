@@ -22,7 +22,7 @@ from counterfoil import Counterfoil
 from counterfoil.langgraph import wait_for
 
 STEPS = 1_000
-ROUNDS = 9
+ROUNDS = 5
 
 
 class State(TypedDict, total=False):
