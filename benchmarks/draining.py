@@ -1,8 +1,8 @@
-"""How fast does a worker empty an outbox on PostgreSQL, and how fast is it filled, beside Procrastinate and PgQueuer?
+"""How fast does a worker empty an outbox on PostgreSQL, and how fast is it filled, beside its peers?
 
-No-op messages, one worker process each, the server that the tests start. The peers promise less: neither has a fence, a
-receipt or an outcome that nobody knows. Those that are not installed are left out: pip install procrastinate pgqueuer
-asyncpg
+No-op messages, one worker process each, the server that the tests start. The peers promise less: none has a receipt, or
+an outcome that nobody knows. Those that are not installed are left out: pip install procrastinate pgqueuer asyncpg
+'faststream-outbox[asyncpg]'
 """
 
 from __future__ import annotations
@@ -113,6 +113,56 @@ class PgQueuer:
         await connection.close()
 
 
+class FaststreamOutbox:
+    """Its broker polls a table for batches; each of its handlers has a connection of its own, so that ten are many."""
+
+    name = "faststream-outbox"
+
+    def __init__(self, url: str) -> None:
+        self.package, self.sql = import_module("faststream_outbox"), import_module("sqlalchemy")
+        self.awaiting = import_module("sqlalchemy.ext.asyncio")
+        self.url = url.replace("postgresql://", "postgresql+asyncpg://")
+        self.metadata = self.sql.MetaData()
+        self.table = self.package.make_outbox_table(self.metadata, table_name="outbox")
+        asyncio.run(self._with(self._make))
+
+    async def _with(self, work: Callable[[Any], Any]) -> None:
+        engine = self.awaiting.create_async_engine(self.url, pool_size=12)
+        try:
+            await work(engine)
+        finally:
+            await engine.dispose()
+
+    async def _make(self, engine: Any) -> None:
+        async with engine.begin() as connection:
+            await connection.run_sync(self.metadata.create_all)
+
+    def fill(self) -> None:
+        asyncio.run(self._with(self._fill))
+
+    async def _fill(self, engine: Any) -> None:
+        broker = self.package.OutboxBroker(engine, outbox_table=self.table)
+        async with engine.begin() as connection:
+            await broker.publish_batch(*({"i": number} for number in range(MESSAGES)), queue="d", session=connection)
+
+    def drain(self, batch: int) -> None:
+        asyncio.run(self._with(partial(self._drain, batch)))
+
+    async def _drain(self, batch: int, engine: Any) -> None:
+        broker = self.package.OutboxBroker(engine, outbox_table=self.table, logger=None)
+        left, done = itertools.count(1), asyncio.Event()
+
+        async def handle(body: dict[str, int]) -> None:
+            if next(left) == MESSAGES:
+                done.set()
+
+        sizes = {"max_workers": 10, "fetch_batch_size": batch, "terminal_flush_batch_size": batch}
+        broker.subscriber("d", min_fetch_interval=0.01, **sizes)(handle)
+        await broker.start()
+        await done.wait()
+        await broker.stop()
+
+
 async def _noop(*_job: object, **_given: object) -> None:
     pass
 
@@ -148,7 +198,7 @@ def server() -> Iterator[servers.PrivateServer]:
 
 def contenders(running: servers.PrivateServer) -> dict[str, Any]:
     made = {}
-    for kind in (Ours, PgQueuer, Procrastinate):
+    for kind in (Ours, PgQueuer, Procrastinate, FaststreamOutbox):
         with suppress(ModuleNotFoundError):
             made[kind.name] = kind(running.create_database(f"bench_{kind.__name__.lower()}"))
     return made
@@ -167,9 +217,9 @@ def run(_on_disk: Path, _in_memory: Path) -> list[Comparison]:
                 partial(ours.drain, 100, blocking),
             ),
         }
-        for name, sizes in (("PgQueuer", (100, 10)), ("Procrastinate", (10, 1))):
+        for name, sizes in (("PgQueuer", (100, 10)), ("Procrastinate", (10, 1)), ("faststream-outbox", (100, 10))):
             if (peer := by_name.get(name)) is not None:
-                word = "batch" if name == "PgQueuer" else "concurrency"
+                word = "concurrency" if name == "Procrastinate" else "batch"
                 drains |= {f"{name}, {word} {size}": (peer.fill, partial(peer.drain, size)) for size in sizes}
         fills = {name: pair for name, pair in drains.items() if name.endswith(("100", "concurrency 10"))}
         answers = [
