@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -26,3 +28,14 @@ class Bell:
         """Wake all."""
         for wake in tuple(self._listeners.values()):
             wake()
+
+
+def on_this_loop(call: Callable[[], None]) -> Callable[[], None]:
+    """Return what makes a call on the running loop, from any thread; none once the loop is over."""
+    loop = asyncio.get_running_loop()
+
+    def ring() -> None:
+        with suppress(RuntimeError):
+            loop.call_soon_threadsafe(call)
+
+    return ring

@@ -13,12 +13,11 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from counterfoil.bell import on_this_loop
 from counterfoil.engine.port import AT_ONCE, PAUSE_S, Finder, Health
 from counterfoil.errors import StoreClosed, StoreError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from counterfoil.desk import Desk
     from counterfoil.engine.port import Handler
     from counterfoil.storage.script import Wake
@@ -88,7 +87,7 @@ class Embedded:
 
     async def _run(self, handler: Handler, *, until_idle: bool) -> None:
         self.search()
-        self.desk.bell.listen(self, _searcher(self))
+        self.desk.bell.listen(self, on_this_loop(self.search))
         try:
             while not self._is_over(until_idle=until_idle):
                 self._change.clear()
@@ -153,14 +152,3 @@ class Embedded:
 
 async def _entered(handler: Handler, due: Due) -> None:
     await handler(due.key, due)
-
-
-def _searcher(engine: Embedded) -> Callable[[], None]:
-    """Return what lets an engine search at once, from any thread."""
-    loop = asyncio.get_running_loop()
-
-    def search() -> None:
-        with suppress(RuntimeError):  # the loop is over
-            loop.call_soon_threadsafe(engine.search)
-
-    return search

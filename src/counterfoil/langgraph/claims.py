@@ -129,8 +129,14 @@ class Wish:
                 context = Context(
                     self.desk, self._kept(answer), of_saver=self.context.of_saver, entry=self.request.entry
                 )
-                marks = {"branched_at": answer.branched_at, "is_workflow": answer.is_workflow}
-                run = Run(context, key, attempt, self.request.holder, **marks)  # type: ignore[arg-type]
+                run = Run(
+                    context,
+                    key,
+                    attempt,
+                    self.request.holder,
+                    branched_at=answer.branched_at,
+                    is_workflow=answer.is_workflow,
+                )
                 run.before = answer.before if answer.is_workflow else None
                 return run, parked
             case Taken(holder, until):
@@ -181,7 +187,7 @@ def _not_entered(key: ThreadKey, answer: Moved | Ended | TakesNoInput | Poisoned
         case Poisoned(tries):
             return WorkflowParked(
                 f"{told} is parked: its process died {tries} times in a row at the same place. Find out why, then let"
-                f" it go on with: counterfoil workflows resume {key.thread_id} --reason '...'",
+                f" it go on with: counterfoil workflows resume {key.thread_id} --tenant {key.tenant} --reason '...'",
                 tries=tries,
                 **facts,
             )

@@ -72,10 +72,6 @@ class Skipping:
             self._held, self._parent, self._versions = [], None, {}
             return tuple(self._leaving)
 
-    def may_hold(self, task_path: str, writes: Sequence[tuple[str, Any]]) -> bool:
-        """Say whether a task's writes may be left in memory until its step's checkpoint is made."""
-        return not self.must_flush(writes, task_path)
-
     def must_flush(self, writes: Sequence[tuple[str, Any]], task_path: str) -> bool:
         """Say whether a task's writes need what is held: those of a key node, or of one that paused or failed."""
         channels = {channel for channel, _ in writes}

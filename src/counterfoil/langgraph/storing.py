@@ -87,10 +87,12 @@ class Storing(Upkeep):
         run, maker = self.carried(config), self._put_writes(config, writes, task_id, task_path)
         if not isinstance(run, Run) or run.skipping is None:
             return [maker]
-        if self._skipping(config) is not None and run.skipping.may_hold(task_path, writes):
-            run.skipping.hold_writes(maker)
-            return []
-        return [*run.skipping.flush(), maker] if run.skipping.must_flush(writes, task_path) else [maker]
+        if run.skipping.must_flush(writes, task_path):
+            return [*run.skipping.flush(), maker]
+        if namespace_of(config):
+            return [maker]
+        run.skipping.hold_writes(maker)
+        return []
 
     def stored(self, config: RunnableConfig, maker: Maker[Any]) -> None:
         """Note that something is stored which may have been left in memory before."""

@@ -14,6 +14,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from counterfoil.bell import on_this_loop
 from counterfoil.core.arguments import CALLED
 from counterfoil.effects import REGISTRY
 from counterfoil.errors import CommitUnknown, StoreClosed, StoreError, StoreUnavailable
@@ -26,7 +27,7 @@ from counterfoil.storage.scripts.outbox import Finished
 from counterfoil.storage.scripts.settling import Late
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Sequence
+    from collections.abc import Collection, Sequence
 
     from counterfoil.desk import Desk
     from counterfoil.effects import Effect
@@ -128,7 +129,7 @@ class Dispatcher:
         store, blocking = self.desk.async_store, self.desk.store
         threads = ThreadPoolExecutor(self._places, thread_name_prefix="counterfoil-effect")
         runner = AsyncRunner(store, blocking, self.desk.heartbeats, self.desk.activity, threads)
-        self.desk.bell.listen(self, _waker(self))
+        self.desk.bell.listen(self, on_this_loop(self.wake))
         try:
             while not self._is_over(until_empty=until_empty):
                 self._change.clear()
@@ -300,17 +301,6 @@ class Dispatcher:
         if self._done:
             done, self._done = sorted(self._done, key=lambda each: each.message.order), []
             self._settled(done, await self._write([each.ended for each in done if each.ended], (), ""))
-
-
-def _waker(dispatcher: Dispatcher) -> Callable[[], None]:
-    """Return what wakes a dispatcher from any thread."""
-    loop = asyncio.get_running_loop()
-
-    def wake() -> None:
-        with suppress(RuntimeError):  # the loop is over
-            loop.call_soon_threadsafe(dispatcher.wake)
-
-    return wake
 
 
 def _error_of(task: asyncio.Task[None]) -> BaseException:

@@ -17,7 +17,7 @@ from counterfoil.core.arguments import LARGEST
 from counterfoil.core.states import Sender
 from counterfoil.core.unknown import AskAgainAt, AskProvider, PersonDecides, Resend, UnknownPlan, decide_unknown
 from counterfoil.effects import REGISTRY
-from counterfoil.errors import Busy, CommitUnknown, StoreClosed, StoreError, UsageError
+from counterfoil.errors import Busy, StoreClosed, StoreError, UsageError
 from counterfoil.model import OperationKey
 from counterfoil.runners import AsyncRunner
 from counterfoil.storage import rows
@@ -25,6 +25,7 @@ from counterfoil.storage.scripts import reconciling
 from counterfoil.storage.scripts.claims import LostRace
 from counterfoil.storage.scripts.lookups import StillUnknown
 from counterfoil.storage.scripts.moves import RAN_OUT
+from counterfoil.writing import awrite
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -84,7 +85,7 @@ class Reconciler:
         """Pass once: record what ran out or expired, and look up what is due."""
         for row in await self.desk.async_store.read(lambda: reconciling.lapsed(PAGE)):
             self.counts.lost += await self._moved(partial(reconciling.lose_if_unmoved, *_seen(row), RAN_OUT))
-        self.counts.expired += len(await self._write(lambda: reconciling.expire(PAGE)))
+        self.counts.expired += len(await awrite(self.desk, lambda: reconciling.expire(PAGE)))
         for row in await self.desk.async_store.read(lambda: reconciling.unknown_due(PAGE)):
             try:
                 await self._look_up(row)
@@ -135,7 +136,7 @@ class Reconciler:
             return LostRace()
 
     async def _later(self, row: Row, *, due_at: int = 0, delay: int = 0) -> None:
-        await self._write(lambda: reconciling.look_later(*_seen(row), due_at=due_at, delay=delay))
+        await awrite(self.desk, lambda: reconciling.look_later(*_seen(row), due_at=due_at, delay=delay))
 
     # --- helps -------------------------------------------------------------------------------------------------------
 
@@ -144,14 +145,7 @@ class Reconciler:
         return effect if effect is not None and (not self.effects or effect in self.effects) else None
 
     async def _moved(self, maker: Maker[Any]) -> bool:
-        return not isinstance(await self._write(maker), LostRace)
-
-    async def _write(self, maker: Maker[Any]) -> Any:
-        """Write what is guarded by the row's version: done again after a lost COMMIT, it changes nothing more."""
-        try:
-            return await self.desk.async_store.write(maker)
-        except CommitUnknown:
-            return await self.desk.async_store.write(maker)
+        return not isinstance(await awrite(self.desk, maker), LostRace)
 
 
 def _seen(row: Row) -> tuple[OperationKey, int]:
