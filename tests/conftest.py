@@ -1,5 +1,8 @@
 """Fixtures for all tests."""
 
+import pytest
+
+from tests import children
 from tests.postgres.fixtures import (
     build_schema,
     fresh_database,
@@ -26,3 +29,9 @@ __all__ = [
     "url",
     "worker_database",
 ]
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_teardown() -> None:
+    """End what a test that failed in the middle has left running, before its database goes."""
+    children.end_all()

@@ -13,12 +13,17 @@ KEYED = ("keyed", "both")
 
 @dataclass
 class Counted:
-    """An effect that posts a ticket once, by what its provider can do; `skip` lets it die before the post."""
+    """An effect that posts a ticket once, by what its provider can do; `skip` lets it die before the post.
+
+    Attributes:
+        patience_s: How long it waits for the answer; less where the answer is held and does not come.
+    """
 
     provider: CountingProvider
     url: str = ""
     skip: bool = False
     posted: bool = False
+    patience_s: float = 30.0
 
     def effect(self, kind: str, *, time_limit: str = "30s", after: Callable[[], Any] = lambda: None) -> Effect[Any]:
         def create(call: Any, *, title: str) -> Any:
@@ -26,7 +31,7 @@ class Counted:
             if self.skip:
                 return None
             client = ProviderClient(self.url)
-            reply = client.post("tickets", {"title": title}, key=call.provider_key, timeout=0.5)
+            reply = client.post("tickets", {"title": title}, key=call.provider_key, timeout=self.patience_s)
             after()
             return self.judged(reply)
 

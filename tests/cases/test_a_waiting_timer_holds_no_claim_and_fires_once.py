@@ -16,7 +16,7 @@ WORKERS = 8
 sent: list[int] = []
 
 
-@effect("cases.timer", key="{request_id}/{number}", time_limit="1s", lease="1s")
+@effect("cases.timer", key="{request_id}/{number}", time_limit="10s", lease="10s")
 def fire(call: Any, *, number: int) -> int:
     sent.append(number)
     return number
@@ -36,15 +36,15 @@ def test_eight_workers_fire_it_once_and_not_before_its_time(url: str) -> None:
     clock = FakeClock()
     with Counterfoil.open(url, clock=clock) as cf:
         for number in range(3):
-            cf.enqueue(fire, number=number, tenant="t", request_id="r", delivery=Delivery(delay="6s"))
+            cf.enqueue(fire, number=number, tenant="t", request_id="r", delivery=Delivery(delay="60s"))
         for _ in range(5):
             all_search(cf)
-            clock.advance("1s")
+            clock.advance("10s")
         rows = cf.desk.store.read(inspection.everything).operations
         assert [(row["state"], row["holder"], row["attempt"]) for row in rows] == [("pending", None, 0)] * 3
         assert sent == []
-        clock.advance("1s")
+        clock.advance("10s")
         for _ in range(5):
             all_search(cf)
-            clock.advance("1s")
+            clock.advance("10s")
     assert sorted(sent) == [0, 1, 2]

@@ -16,6 +16,7 @@ from counterfoil import AsyncCounterfoil, Counterfoil, Effect, Receipt
 from counterfoil.errors import EffectNotSent, OutcomeUnknown
 from tests.cases.counted import Counted
 from tests.cases.over_http import AWAITING, BLOCKING, posting, provide
+from tests.patience import until_sent_async
 from tests.providers import faulty
 from tests.providers.faulty import Faulty
 
@@ -37,6 +38,7 @@ def test_a_refused_connection_was_not_sent_and_may_be_tried_again(url: str, coun
 @pytest.mark.parametrize("kind", ["opaque", "queryable", "keyed"])
 def test_a_lost_answer_is_unknown_and_is_never_guessed(url: str, counted: Counted, fault: Any, kind: str) -> None:
     counted.provider.order(fault)
+    counted.patience_s = 0.5 if fault == "hold" else 30.0
     accepted = fault != "drop-before-accept"
     with Counterfoil.open(url) as cf:
         if kind == "queryable" and accepted:
@@ -70,7 +72,7 @@ async def test_an_answer_after_the_time_limit_is_attached_and_settles_it(url: st
     async with AsyncCounterfoil.open(url) as cf:
         made = counted.effect("opaque", time_limit="100ms", after=came.set)
         with pytest.raises(OutcomeUnknown):
-            await cf.perform(made, tenant="t", request_id="r-1", title="a")
+            await until_sent_async(lambda: cf.perform(made, tenant="t", request_id="r-1", title="a"))
         counted.provider.wait_held()
         counted.provider.release()
         assert came.wait(10)
@@ -125,7 +127,7 @@ async def test_an_answer_after_the_time_limit_settles_it_through_each_client(
     async with AsyncCounterfoil.open(url) as cf:
         provide(cf)
         with pytest.raises(OutcomeUnknown):
-            await performed(cf, client, address, time_limit="100ms")
+            await until_sent_async(lambda: performed(cf, client, address, time_limit="100ms"))
         counted.provider.wait_held()
         counted.provider.release()
         async with asyncio.timeout(10):

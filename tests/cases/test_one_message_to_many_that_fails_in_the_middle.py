@@ -22,6 +22,7 @@ from counterfoil.langgraph import perform
 from counterfoil.testing.mail_client import CountingMailServer
 from counterfoil.testing.mail_desk import MailFault
 from counterfoil.testing.tally import TallyFile
+from tests import children
 from tests.cases import mass_letters
 from tests.cases.mass_mail import ADDRESSES, mail_all, newsletter, opened
 
@@ -46,7 +47,7 @@ def mail(server: CountingMailServer) -> Iterator[CountingMailServer]:
 def start(url: str, mail: CountingMailServer, *more: str) -> "subprocess.Popen[bytes]":
     path = os.pathsep.join((str(ROOT), str(ROOT / "src")))
     argv = [sys.executable, "-m", "tests.cases.mass_mail", url, str(mail.port), *more]
-    return subprocess.Popen(argv, cwd=ROOT, env={**os.environ, "PYTHONPATH": path})
+    return children.start(argv, cwd=ROOT, env={**os.environ, "PYTHONPATH": path})
 
 
 def counts(mail: CountingMailServer) -> dict[str, int]:

@@ -24,6 +24,7 @@ from counterfoil.drivers.urls import parse_url
 from counterfoil.errors import ForeignTransaction
 from counterfoil.storage import migrator
 from counterfoil.storage.migrator import migrations
+from tests import children
 from tests.storage.conftest import Place
 from tests.storage.opener import newer
 from tests.storage.test_replicas import ended, let_go, started
@@ -119,7 +120,7 @@ async def keep_async(call: Any) -> str:
 @pytest.mark.slow
 def test_eight_command_lines_upgrade_at_once_and_each_says_it_is_done(place: Place) -> None:
     words = [sys.executable, "-m", "counterfoil", "db", "upgrade", "--url", place.url]
-    running = [subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) for _ in range(8)]
+    running = [children.start(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) for _ in range(8)]
     told = [process.communicate(timeout=60) for process in running]
     assert [(process.returncode, errors) for process, (_, errors) in zip(running, told, strict=True)] == [(0, "")] * 8
     assert place.applied() == NOW

@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 from counterfoil import Counterfoil, effect
+from tests import children
 
 ROOT = Path(__file__).parents[2]
 STEPS = 200
@@ -52,7 +53,7 @@ def test_two_processes_of_two_hundred_steps_each(tmp_path: Path, journal: str) -
     arguments = (str(ROOT / "src"), f"sqlite:///{file}", str(STEPS))
     piped: dict[str, Any] = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE)
     writers = [
-        subprocess.Popen([sys.executable, "-c", WRITER, *arguments, tenant], text=True, **piped)
+        children.start([sys.executable, "-c", WRITER, *arguments, tenant], text=True, **piped)
         for tenant in ("one", "two")
     ]
     assert [writer.stdout.readline() for writer in writers if writer.stdout] == ["ready\n"] * 2

@@ -20,6 +20,7 @@ from langgraph.types import Command, interrupt
 from counterfoil import AsyncCounterfoil
 from counterfoil.errors import ThreadBusy
 from counterfoil.langgraph import aperform
+from tests import children
 from tests.cases.stock import Ours, Pay, Stock
 from tests.langgraph.shop import WHO, Shop, State, acharge, chain
 
@@ -44,7 +45,7 @@ def meeting(wait: Callable[[], object]) -> tuple[Any, list[str]]:
     return build, ran
 
 
-def children(graph: Any, config: Any) -> int:
+def children_of(graph: Any, config: Any) -> int:
     parents = Counter(
         one.parent_config["configurable"]["checkpoint_id"]
         for one in graph.get_state_history(config)
@@ -61,7 +62,7 @@ def test_without_counterfoil_both_succeed_and_act(stock: Stock) -> None:
     with ThreadPoolExecutor(2) as pool:
         list(pool.map(lambda _: graph.invoke(Command(resume="yes"), stock.config()), range(2)))
     assert stock.count == 2
-    assert children(graph, stock.config()) == 2
+    assert children_of(graph, stock.config()) == 2
     assert ran == ["charge"] * 2
 
 
@@ -89,7 +90,7 @@ def test_one_worker_goes_on_and_the_others_are_told_before_any_node(ours: Ours, 
     assert told == {"[1]": 1, "thread-busy": workers - 1}
     assert ran == ["charge"]
     assert ours.count == 1
-    assert children(graph, ours.config()) == 1
+    assert children_of(graph, ours.config()) == 1
     assert ours.shop.select("select version from counterfoil_thread")[0][0] > before
 
 
@@ -124,14 +125,14 @@ def test_of_tasks_on_one_loop_too_one_goes_on_and_the_others_are_told(shop: Shop
     graph = asyncio.run(go_on_at_once())
     assert ran == ["charge"]
     assert shop.count == 1
-    assert children(graph, shop.cf.config(**WHO)) == 1
+    assert children_of(graph, shop.cf.config(**WHO)) == 1
 
 
 @pytest.mark.slow
 def test_processes_that_start_one_thread_at_once_act_once(shop: Shop) -> None:
     shop.cf.close()
     workers = [
-        subprocess.Popen(
+        children.start(
             [sys.executable, "-m", "tests.langgraph.worker", shop.url, str(shop.folder), "t-1", "nothing"],
             env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, [str(Path.cwd()), *sys.path]))},
             stdout=subprocess.PIPE,

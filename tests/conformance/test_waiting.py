@@ -11,6 +11,7 @@ from counterfoil import CannotTell, Provider
 from counterfoil.errors import FenceLost, OperationInProgress, OutcomeUnknown
 from counterfoil.storage.scripts import leases
 from tests.conformance.subject import ASYNC, Background, Gate, Subject
+from tests.patience import until_sent
 
 
 def test_a_loser_gets_the_winners_receipt(patient: Subject) -> None:
@@ -181,7 +182,7 @@ def test_the_real_heartbeat_beats_while_the_effect_runs(subject: Subject) -> Non
     gate = Gate()
     ticket = subject.ticket(gate, time_limit="20s", lease="60ms")
     with subject.probe.during(watch):
-        worker = Background(lambda: subject.perform(ticket, cf=cf, title="a"))
+        worker = Background(lambda: until_sent(lambda: subject.perform(ticket, cf=cf, title="a")))
         gate.wait()
         for _ in range(3):
             assert beaten.acquire(timeout=10)
@@ -208,7 +209,7 @@ def test_a_blocked_event_loop_does_not_stop_the_heartbeat(url: str, tmp_path: An
 
     made = subject.effect(block, time_limit="20s", lease="60ms")
     with subject.probe.during(watch):
-        assert subject.perform(made, title="a").value == {"beats": 3}
+        assert until_sent(lambda: subject.perform(made, title="a")).value == {"beats": 3}
     subject.close()
 
 
@@ -224,7 +225,7 @@ def test_a_beat_that_fails_in_any_way_does_not_end_the_others(subject: Subject) 
     gate = Gate()
     ticket = subject.ticket(gate, time_limit="20s", lease="60ms")
     with subject.probe.during(watch):
-        worker = Background(lambda: subject.perform(ticket, title="a"))
+        worker = Background(lambda: until_sent(lambda: subject.perform(ticket, title="a")))
         assert beaten.acquire(timeout=10)
         gate.open()
         worker.result()

@@ -10,6 +10,7 @@ from counterfoil import AsyncCounterfoil, Counterfoil, effect, ledger
 from counterfoil.errors import OutcomeUnknown, StoreClosed
 from counterfoil.runtime.dispatcher import Dispatcher
 from tests import stores
+from tests.patience import until_sent_async
 
 arrived: list[int] = []
 came = threading.Event()
@@ -139,7 +140,7 @@ def test_closing_waits_for_a_call_that_outlasts_its_time_limit(url: str) -> None
     async def run() -> None:
         async with AsyncCounterfoil.open(url) as cf:
             with pytest.raises(OutcomeUnknown):
-                await cf.perform(made, tenant="t", request_id="r")
+                await until_sent_async(lambda: cf.perform(made, tenant="t", request_id="r"))
             closing = asyncio.create_task(cf.close())
             await asyncio.wait([closing], timeout=0.1)
             goes_on.set()

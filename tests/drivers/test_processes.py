@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from tests import children
+
 FORK = """
 import asyncio, os, sys, threading
 from counterfoil.drivers.sqlite import SqliteStore
@@ -92,7 +94,7 @@ store.close()
 
 
 def start(url: str, steps: int, hold_at: int, hold_s: float) -> subprocess.Popen[bytes]:
-    process = subprocess.Popen(
+    process = children.start(
         [sys.executable, "-c", STEPS, url, str(steps), str(hold_at), str(hold_s)],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,

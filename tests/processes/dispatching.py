@@ -21,6 +21,7 @@ from counterfoil.runtime.messages import Message
 from counterfoil.runtime.worker import Worker
 from counterfoil.storage.scripts.outbox import Ended
 from counterfoil.testing.provider_client import ProviderClient
+from tests import children
 
 ROOT = Path(__file__).parents[2]
 TENANT = "team-a"
@@ -110,7 +111,7 @@ def start(shift: Shift) -> "subprocess.Popen[str]":
     """Start a dispatcher, and wait until it works."""
     command = [sys.executable, "-m", "tests.processes.dispatching", json.dumps(asdict(shift))]
     path = os.pathsep.join([str(ROOT / "src"), str(ROOT)])
-    process = subprocess.Popen(
+    process = children.start(
         command, env={**os.environ, "PYTHONPATH": path}, stdout=subprocess.PIPE, text=True, cwd=ROOT
     )
     assert process.stdout is not None

@@ -15,6 +15,7 @@ from counterfoil.storage.script import Ddl, Script
 from counterfoil.testing.clock import FakeClock
 from counterfoil.testing.provider_client import CountingProvider
 from counterfoil.testing.provider_desk import Settings
+from tests import children
 from tests.processes.worker import Orders, arguments, opened, perform, tickets
 from tests.stores import is_postgres
 
@@ -41,7 +42,7 @@ class Scene:
 
     def start(self, orders: Orders) -> "subprocess.Popen[str]":
         path = os.pathsep.join([str(ROOT / "src"), str(ROOT)])
-        return subprocess.Popen(
+        return children.start(
             arguments(orders), env={**os.environ, "PYTHONPATH": path}, stdout=subprocess.PIPE, text=True
         )
 
@@ -65,6 +66,11 @@ class Scene:
     def state(self) -> str:
         (row,) = self.rows("operation")
         return str(row["state"])
+
+    @property
+    def lease_until(self) -> int:
+        (row,) = self.rows("operation")
+        return int(row["lease_until"])
 
 
 def told(worker: "subprocess.Popen[str]") -> list[dict[str, Any]]:

@@ -32,10 +32,14 @@ LIMIT_S = 60
 
 
 class Lock:
-    """A session that holds a table, so that whoever writes to it waits in the middle of a statement."""
+    """A session that holds a table, so that whoever writes to it waits in the middle of a statement.
+
+    Another one looks who waits: in a transaction, PostgreSQL shows only the sessions that it showed at first.
+    """
 
     def __init__(self, url: str) -> None:
         self._connection = psycopg.connect(url, autocommit=True)
+        self._onlooker = psycopg.connect(url, autocommit=True)
 
     def take(self, table: str) -> None:
         self._connection.execute("begin")
@@ -51,18 +55,21 @@ class Lock:
         self._connection.execute("begin")
         self._connection.execute(f"{into} select {copied} from counterfoil_checkpoint".encode())  # noqa: S608 - ours
 
-    def wait_for(self, waiting: int) -> None:
-        """Return when as many sessions wait for a lock."""
+    def wait_for(self, waiting: int, worker: "subprocess.Popen[str] | None" = None) -> None:
+        """Return when as many sessions wait for a lock, among them the worker's."""
         until = time.monotonic() + LIMIT_S
-        while (found := self._connection.execute(WAITING.encode()).fetchall()) != [(waiting,)]:
+        while (found := self._onlooker.execute(WAITING.encode()).fetchall()) != [(waiting,)]:
+            if worker is not None:
+                assert worker.poll() is None, f"it ended instead, and told {worker.communicate()[0]}"
             assert time.monotonic() < until, f"{found} wait"
-            self._connection.execute("select pg_sleep(0.005)")
+            self._onlooker.execute("select pg_sleep(0.005)")
 
     def release(self) -> None:
         self._connection.execute("rollback")
 
     def close(self) -> None:
         self._connection.close()
+        self._onlooker.close()
 
 
 @pytest.fixture
@@ -87,7 +94,7 @@ def test_a_claim_that_the_server_makes_for_a_dead_client_is_taken_over(scene: Sc
     Counterfoil.open(scene.url).close()
     lock.take("operation")
     worker = scene.start(scene.order(kind))
-    lock.wait_for(1)
+    lock.wait_for(1, worker)
     killed(worker)
     lock.release()
     lock.close()
@@ -112,7 +119,7 @@ def test_an_outcome_that_the_server_records_for_a_dead_client_stands(scene: Scen
     scene.provider.wait_held()
     lock.take("operation")
     scene.provider.release()
-    lock.wait_for(1)
+    lock.wait_for(1, worker)
     killed(worker)
     lock.release()
     lock.close()
@@ -126,7 +133,7 @@ def test_a_worker_that_waits_for_a_lock_goes_on_when_it_is_gone(scene: Scene, lo
     Counterfoil.open(scene.url).close()
     lock.take("operation")
     worker = scene.start(scene.order("opaque"))
-    lock.wait_for(1)
+    lock.wait_for(1, worker)
     lock.release()
     assert told(worker) == [{"request": "r-1", "id": 1, "from": "effect"}]
     assert scene.provider.received() == 1

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from counterfoil.drivers.postgres_open import CONNECTIONS
+from counterfoil.testing.clock import FakeClock
 from tests.processes.scene import KEYED, Connections, Scene, told
 from tests.processes.worker import KINDS, opened, perform, tickets
 from tests.stores import is_postgres
@@ -197,12 +198,15 @@ def test_the_live_send_of_another_process_is_left_alone(scene: Scene, fault: Any
 
 @pytest.mark.parametrize("heartbeat", [True, False])
 def test_a_long_send_is_kept_by_its_heartbeat_and_reconciled_without_one(scene: Scene, heartbeat: bool) -> None:  # noqa: FBT001 - a parameter of the test
-    orders = scene.order("queryable", lease="100ms" if heartbeat else None)
+    orders = scene.order("queryable", lease="2s" if heartbeat else None)
     scene.provider.order("hold")
     worker = scene.start(orders)
     scene.provider.wait_held()
-    if heartbeat:  # far longer than the lease, by which a dead worker would be told
-        with opened(scene.url, scene.provider.url, wait="500ms") as cf:
+    if heartbeat:  # asked at the time at which the claim would be over without it
+        first = scene.lease_until
+        while scene.lease_until == first:
+            assert worker.poll() is None
+        with opened(scene.url, scene.provider.url, clock=FakeClock(first), wait="0s") as cf:
             assert perform(cf, tickets("queryable"), "r-1")["error"] == "operation-in-progress"
     else:
         assert scene.later("queryable") == {"request": "r-1", "id": 1, "from": "lookup"}

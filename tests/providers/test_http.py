@@ -426,7 +426,7 @@ def test_a_proxy_that_does_not_connect_was_handed_nothing(desk: Blocking, opened
     with Faulty(fault) as proxy:
         desk = opened(type(desk), lambda: CLIENT_OF[type(desk)](proxy=f"http://127.0.0.1:{proxy.port}"))
         with pytest.raises(EffectNotSent):
-            desk.perform(desk.effect(Http(), timeout=0.2), "https://elsewhere.invalid/things")
+            desk.perform(desk.effect(Http(), timeout=0.5), "https://elsewhere.invalid/things")
         assert {line.split()[0] for line in proxy.lines} == {b"CONNECT"}
 
 

@@ -16,6 +16,7 @@ from counterfoil.providers.http import Http
 from counterfoil.testing.clock import FakeClock
 from counterfoil.testing.provider_client import CountingProvider
 from counterfoil.testing.provider_desk import Settings
+from tests.patience import until_sent_async
 from tests.providers import faulty
 from tests.providers.faulty import Faulty
 
@@ -193,7 +194,7 @@ def test_a_twin_in_progress_is_unknown_and_its_key_gives_the_one_receipt(countin
 async def test_an_answer_after_the_time_limit_is_still_heard(counting: CountingProvider) -> None:
     api = Http()
 
-    @effect("http.late", key="{n}", time_limit="1s")
+    @effect("http.late", key="{n}", time_limit="200ms")
     def create(call: Any, *, n: str) -> Any:
         return api.send(call, "POST", "/tickets", json={"n": n})
 
@@ -201,7 +202,8 @@ async def test_an_answer_after_the_time_limit_is_still_heard(counting: CountingP
     async with AsyncCounterfoil.open("sqlite:///:memory:") as cf:
         cf.resources.provide(httpx.Client, lambda: httpx.Client(base_url=counting.url))
         with pytest.raises(OutcomeUnknown):
-            await cf.perform(create, tenant="t", n="1")
+            await until_sent_async(lambda: cf.perform(create, tenant="t", n="1"))
+        counting.wait_held()
         counting.release()
         async with asyncio.timeout(10):
             while not (receipt := await told(cf, create)):

@@ -17,6 +17,7 @@ import pytest
 from counterfoil.testing.provider_client import CountingProvider, ProviderClient, Reply
 from counterfoil.testing.provider_desk import Settings
 from counterfoil.testing.provider_faults import BEHAVIOURS, Fault, FaultName
+from tests import children
 
 BODY = {"title": "Printer offline"}
 SOURCE = str(Path(__file__).parents[2] / "src")
@@ -52,7 +53,7 @@ needs_pidfd = pytest.mark.skipif(not hasattr(os, "pidfd_open"), reason="watches 
 
 
 def start(*arguments: str, stdin: int | None = None) -> "subprocess.Popen[str]":
-    return subprocess.Popen(
+    return children.start(
         [sys.executable, *arguments],
         env={**os.environ, "PYTHONPATH": SOURCE},
         stdin=stdin,
