@@ -3,6 +3,7 @@
 import pytest
 
 from tests import children
+from tests.engine.databases import jobs_database, jobs_template, jobs_worker_database
 from tests.postgres.fixtures import (
     build_schema,
     fresh_database,
@@ -19,6 +20,9 @@ from tests.stores import store, url
 __all__ = [
     "build_schema",
     "fresh_database",
+    "jobs_database",
+    "jobs_template",
+    "jobs_worker_database",
     "postgres_database",
     "postgres_names",
     "postgres_pooler",

@@ -58,7 +58,7 @@ def workflow_key(workflow_id: str, tenant: str) -> ThreadKey:
 
 
 def register(desk: Desk, graph: Any, *, name: str, version: int, tries: int) -> Any:
-    """Compile a graph and enter it under its name and version.
+    """Compile a graph and enter it under its name and version; workers that are at work in this process see it.
 
     Raises:
         InvalidArguments: the name and version belong to another graph, or a number makes no sense.
@@ -74,6 +74,7 @@ def register(desk: Desk, graph: Any, *, name: str, version: int, tries: int) -> 
             " keep the old one registered for as long as workflows run in it."
         )
     desk.graphs[named] = made
+    desk.bell.ring()
     return made.graph
 
 

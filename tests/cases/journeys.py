@@ -14,6 +14,7 @@ from counterfoil.langgraph import perform, wait_for
 from counterfoil.testing.clock import FakeClock
 from counterfoil.testing.tally import TallyFile
 from tests.conformance.flows import beside, chain
+from tests.stores import execute
 
 __all__ = ["TENANT", "Journeys", "Log", "beside", "chain", "collecting", "noting", "paying", "ship"]
 
@@ -53,6 +54,7 @@ class Journeys:
 
     url: str
     folder: Path
+    engine: str = "embedded"
     clock: Any = field(default_factory=FakeClock)
     stack: ExitStack = field(default_factory=ExitStack)
 
@@ -61,7 +63,7 @@ class Journeys:
         self.cf = self.open()
 
     def open(self, **options: Any) -> Counterfoil:
-        given = {"clock": self.clock, **options}
+        given = {"clock": self.clock, "engine": self.engine, **options}
         cf = self.stack.enter_context(Counterfoil.open(self.url, **given))
         cf.resources.provide(TallyFile, lambda: self.tally)
         return cf
@@ -69,6 +71,16 @@ class Journeys:
     @property
     def sent(self) -> list[str]:
         return [one.body["what"] for one in self.tally.accepted()]
+
+    def freeze(self, duration: str) -> None:
+        """Let time pass in which nobody who is at work gives a sign of life."""
+        self.clock.advance(duration)
+        self.be_silent()
+
+    def be_silent(self) -> None:
+        """Let the engine hold everybody who is at work for dead."""
+        if self.engine == "procrastinate":
+            execute(self.url, "update procrastinate_workers set last_heartbeat = now() - interval '1 hour'")
 
     def start(self, workflow_id: str = "w", graph: str = "g", **given: Any) -> Any:
         return self.cf.workflows.start(graph, given, tenant=TENANT, workflow_id=workflow_id)
@@ -84,7 +96,7 @@ class Journeys:
         return found
 
 
-def journeys(url: str, folder: Path) -> Iterator[Journeys]:
-    made = Journeys(url, folder)
+def journeys(url: str, folder: Path, engine: str = "embedded") -> Iterator[Journeys]:
+    made = Journeys(url, folder, engine)
     with made.stack:
         yield made

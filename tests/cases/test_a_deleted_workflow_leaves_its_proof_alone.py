@@ -15,6 +15,7 @@ from counterfoil.langgraph import enqueue
 from counterfoil.testing.crash import SimulatedCrash
 from tests.cases.journeys import TENANT, Journeys, chain, collecting, paying, ship
 from tests.cases.test_an_accepted_workflow_outlives_who_accepted_it import At
+from tests.engine.names import EMBEDDED, on_engines
 from tests.stores import execute, stored
 
 TABLES = ("checkpoint", "channel", "write", "mint", "wait", "event", "workflow")
@@ -46,6 +47,7 @@ def begun(ways: Journeys, workflow_id: str = "w") -> None:
     assert ways.get(workflow_id).waits_for == "paid"
 
 
+@on_engines(*EMBEDDED)
 @pytest.mark.parametrize("way", ["delete", "delete-thread"])
 def test_all_of_it_is_gone_but_for_its_operations_and_nothing_of_others(ways: Journeys, way: str) -> None:
     begun(ways, "other")
@@ -80,6 +82,7 @@ def test_one_of_its_id_that_is_started_anew_is_answered_from_the_receipts(ways: 
     assert (ways.get().status, sorted(ways.sent)) == ("done", ["later", "now"])
 
 
+@on_engines(*EMBEDDED)
 def test_its_content_is_in_no_file_of_the_database(ways: Journeys) -> None:
     begun(ways)
     ways.cf.workflows.delete("w", tenant=TENANT)
@@ -87,6 +90,7 @@ def test_its_content_is_in_no_file_of_the_database(ways: Journeys) -> None:
         assert SECRET.encode() not in stored(ways.url)
 
 
+@on_engines(*EMBEDDED)
 def test_who_dies_in_the_middle_does_it_again(ways: Journeys) -> None:
     begun(ways)
     before, target = counts(ways), 0
@@ -104,6 +108,7 @@ def test_who_dies_in_the_middle_does_it_again(ways: Journeys) -> None:
     assert not ways.cf.workflows.delete("w", tenant=TENANT)
 
 
+@on_engines(*EMBEDDED)
 def test_one_whose_end_nobody_heard_of_was_there(ways: Journeys) -> None:
     begun(ways)
     probe = At(Point.AFTER_COMMIT, CommitUnknown("nobody heard of it"))
@@ -150,6 +155,7 @@ def test_one_that_is_being_run_or_has_moved_stays(ways: Journeys) -> None:
     assert ways.cf.workflows.delete("w", tenant=TENANT, expect_version=ways.get().version)
 
 
+@on_engines(*EMBEDDED)
 def test_a_thread_that_is_no_workflow_stays_and_events_of_one_that_never_began_go(ways: Journeys) -> None:
     graph = ways.cf.compile(chain(pay=paying("a")))
     ways.cf.run(graph, {}, tenant=TENANT, thread_id="thread", workflow_id="x")
@@ -160,6 +166,7 @@ def test_a_thread_that_is_no_workflow_stays_and_events_of_one_that_never_began_g
     assert (counts(ways)["checkpoint"], counts(ways)["event"]) == (before, 0)
 
 
+@on_engines(*EMBEDDED)
 @pytest.mark.parametrize("limit", [0, -1, 1001, True, "10"])
 def test_nonsense_limits_are_refused_before_any_read(ways: Journeys, limit: Any) -> None:
     with pytest.raises(CounterfoilError, match="limit"):

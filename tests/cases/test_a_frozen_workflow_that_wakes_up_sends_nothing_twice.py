@@ -20,7 +20,7 @@ def test_who_lost_its_workflow_sends_and_stores_nothing_more(ways: Journeys, fro
         """Be frozen for an hour, in which another worker takes over and finishes."""
         if not seen:
             seen.append(None)
-            ways.clock.advance("1h")
+            ways.freeze("1h")
             other.drain()
             seen.append(other.workflows.get("w", tenant="t"))
 

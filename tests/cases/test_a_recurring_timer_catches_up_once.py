@@ -13,6 +13,7 @@ from langgraph.graph import START, StateGraph
 from counterfoil.langgraph import asleep_until_next, sleep_for, sleep_until_next
 from counterfoil.runtime.workflows import WorkflowRunner
 from tests.cases.journeys import Journeys, Log, chain, paying
+from tests.engine.names import EMBEDDED, PROCRASTINATE, on_engines
 
 HOUR = 3_600_000
 
@@ -41,7 +42,10 @@ def two_workers(ways: Journeys) -> None:
     asyncio.run(together())
 
 
-@pytest.mark.parametrize("missed", [None, "once", "all", "skip"])
+@pytest.mark.parametrize(
+    ("engine", "missed"),
+    [*((each, missed) for each in EMBEDDED for missed in (None, "once", "all", "skip")), (PROCRASTINATE, None)],
+)
 def test_after_three_days_down_it_follows_its_written_policy(ways: Journeys, missed: str | None) -> None:
     fired: list[int] = []
     more = {} if missed is None else {"missed": missed}
@@ -94,6 +98,7 @@ def test_a_timer_that_does_not_recur_fires_once_however_late(ways: Journeys) -> 
     assert (ways.log(), ways.sent) == (["woken", "shipped a"], ["a"])
 
 
+@on_engines(*EMBEDDED)
 def test_nine_oclock_stays_nine_oclock_when_the_clocks_change(ways: Journeys) -> None:
     seen: list[str] = []
 
@@ -111,6 +116,7 @@ def test_nine_oclock_stays_nine_oclock_when_the_clocks_change(ways: Journeys) ->
     assert seen == ["2026-03-28T09:00:00+01:00", "2026-03-29T09:00:00+02:00", "2026-03-30T09:00:00+02:00"]
 
 
+@on_engines(*EMBEDDED)
 @pytest.mark.parametrize(
     "wrong",
     [

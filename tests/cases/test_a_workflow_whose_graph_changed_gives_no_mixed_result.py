@@ -13,6 +13,7 @@ from typing_extensions import TypedDict
 
 from counterfoil.storage.scripts.workflows import LOOK_AGAIN_MS
 from tests.cases.journeys import Journeys, Log, chain, collecting, noting, paying
+from tests.engine.names import EMBEDDED, PROCRASTINATE
 
 LOOKED_AGAIN = f"{LOOK_AGAIN_MS // 1000}s"
 
@@ -59,10 +60,11 @@ CHANGES: dict[str, tuple[Callable[[], Any], str]] = {
     "field": (lambda: with_state(More), "state field reviewer is new"),
     "field-gone": (lambda: with_state(Other), "state field number is gone"),
 }
+MATRIX = [*((each, change) for each in EMBEDDED for change in CHANGES), (PROCRASTINATE, "renamed")]
 
 
 @pytest.mark.parametrize("kept", [True, False])
-@pytest.mark.parametrize("change", CHANGES)
+@pytest.mark.parametrize(("engine", "change"), MATRIX)
 def test_it_goes_on_in_its_version_or_says_what_differs(ways: Journeys, *, change: str, kept: bool) -> None:
     ways.cf.workflows.register(old(), name="g")
     ways.start()
@@ -84,7 +86,7 @@ def test_it_goes_on_in_its_version_or_says_what_differs(ways: Journeys, *, chang
     assert (ways.log(), ways.sent) == (["e", "shipped a", "old"], ["a"])
 
 
-@pytest.mark.parametrize("change", CHANGES)
+@pytest.mark.parametrize(("engine", "change"), MATRIX)
 def test_a_changed_graph_under_the_old_version_is_not_entered(ways: Journeys, change: str) -> None:
     ways.cf.workflows.register(old(), name="g")
     ways.start()

@@ -14,6 +14,7 @@ from counterfoil.drivers.probes import Point
 from counterfoil.errors import CommitUnknown, StoreUnavailable
 from counterfoil.testing.crash import SimulatedCrash
 from tests.cases.journeys import TENANT, Journeys, chain, noting, paying
+from tests.engine.names import EMBEDDED, on_engines
 
 PROGRAM = """
 import os, signal, sys
@@ -32,10 +33,14 @@ def registered(ways: Journeys) -> None:
 
 
 @pytest.mark.slow
-def test_a_process_that_is_killed_after_its_answer_leaves_the_run_to_the_next_one(url: str, ways: Journeys) -> None:
+@on_engines(*EMBEDDED)
+def test_a_process_that_is_killed_after_its_answer_leaves_the_run_to_the_next_one(ways: Journeys) -> None:
     path = os.pathsep.join(filter(None, [os.getcwd(), *sys.path]))  # noqa: PTH109 - as text
     child = subprocess.run(
-        [sys.executable, "-c", PROGRAM, url], env={**os.environ, "PYTHONPATH": path}, capture_output=True, check=False
+        [sys.executable, "-c", PROGRAM, ways.url],
+        env={**os.environ, "PYTHONPATH": path},
+        capture_output=True,
+        check=False,
     )
     assert (child.returncode, child.stdout) == (-signal.SIGKILL, b"accepted\n"), child.stderr
     assert ways.get().status == "accepted"

@@ -12,9 +12,12 @@ from counterfoil.errors import CommitUnknown, StoreUnavailable
 from counterfoil.testing.crash import SimulatedCrash
 from tests.cases.journeys import Journeys, chain, collecting, paying
 from tests.cases.test_an_accepted_workflow_outlives_who_accepted_it import At
+from tests.engine.names import EMBEDDED, ENGINES
 
 
-@pytest.mark.parametrize("waits", [True, False])
+@pytest.mark.parametrize(
+    ("engine", "waits"), [*((each, True) for each in ENGINES), *((each, False) for each in EMBEDDED)]
+)
 @pytest.mark.parametrize(
     ("point", "error", "is_there"),
     [

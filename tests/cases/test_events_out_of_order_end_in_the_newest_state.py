@@ -10,6 +10,7 @@ import pytest
 
 from counterfoil.langgraph import perform, wait_for
 from tests.cases.journeys import Journeys, chain, ship
+from tests.engine.names import EMBEDDED, ENGINES
 
 STATES = {"created": 1, "updated": 2, "closed": 3}
 
@@ -25,7 +26,9 @@ def following(_: Any) -> Any:
     return {"log": seen}
 
 
-@pytest.mark.parametrize("drained", ["after-each", "at-the-end"])
+@pytest.mark.parametrize(
+    ("engine", "drained"), [*((each, "after-each") for each in EMBEDDED), *((each, "at-the-end") for each in ENGINES)]
+)
 def test_in_every_order_with_duplicates_the_newest_state_is_the_last(ways: Journeys, drained: str) -> None:
     ways.cf.workflows.register(chain(follow=following), name="g")
     for number, order in enumerate(permutations(STATES)):

@@ -6,7 +6,6 @@ from pathlib import Path
 import pytest
 
 from counterfoil import Counterfoil
-from counterfoil.engine.choosing import made_for
 from counterfoil.testing.provider_client import CountingProvider
 from counterfoil.testing.provider_desk import Settings
 from tests.engine.fleet import Fleet
@@ -18,16 +17,6 @@ from tests.postgres.servers import Server
 @pytest.fixture(params=ENGINES)
 def engine(request: pytest.FixtureRequest) -> str:
     return str(request.param)
-
-
-@pytest.fixture(scope="session")
-def jobs_template(postgres_server: Server, postgres_names: Iterator[str], postgres_template: str) -> Iterator[str]:
-    """A database with our schema and Procrastinate's, to be cloned."""
-    name = next(postgres_names)
-    with Counterfoil.open(postgres_server.create_database(name, template=postgres_template)) as cf:
-        made_for(cf.desk.store)
-    yield name
-    postgres_server.drop_database(name)
 
 
 @pytest.fixture

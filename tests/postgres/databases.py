@@ -19,7 +19,7 @@ declare
     others text;
 begin
     for one in
-        select format('%I', tablename) as name, tablename like 'counterfoil\\_%' as is_ours
+        select format('%I', tablename) as name, tablename ~ '^(counterfoil|procrastinate)_' as is_ours
         from pg_tables
         where schemaname = 'public' and tablename <> 'counterfoil_migration'
     loop
@@ -40,7 +40,7 @@ begin
     end if;
 end $$
 """
-"""Our tables lose their rows, all that a test has made itself goes."""
+"""Our tables and the engine's lose their rows, all that a test has made itself goes."""
 
 LEFT = """
 select coalesce(string_agg(format('%s: %s', state, left(query, 80)), '; '), 'nobody any more')

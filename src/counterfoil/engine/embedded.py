@@ -100,12 +100,12 @@ class Embedded:
     def _is_over(self, *, until_idle: bool) -> bool:
         if self._running:
             return False
-        return self._stopping or not self.desk.graphs or (until_idle and self._is_idle)
+        return self._stopping or (until_idle and (self._is_idle or not self.desk.graphs))
 
     async def _search_if_due(self, handler: Handler) -> bool:
         """Find what is due and enter it; say whether there was anything."""
         free, now = self.at_once - len(self._running), time.monotonic()
-        if self._stopping or free < 1 or now < self._poll_at:
+        if self._stopping or free < 1 or now < self._poll_at or not self.desk.graphs:
             return False
         try:
             found = await self._finder.reserve(free)
@@ -125,9 +125,10 @@ class Embedded:
         return bool(entering)
 
     async def _wait(self) -> None:
-        """Wait until a workflow waits or ends, or the next search is due."""
+        """Wait until a workflow waits or ends, a graph is registered, or the next search is due."""
+        poll = LONGEST_POLL_S if self._running else max(0.0, self._poll_at - time.monotonic())
         with suppress(TimeoutError):
-            async with asyncio.timeout(LONGEST_POLL_S if self._running else max(0.0, self._poll_at - time.monotonic())):
+            async with asyncio.timeout(poll if self.desk.graphs else None):
                 await self._change.wait()
 
     async def _finish(self) -> None:

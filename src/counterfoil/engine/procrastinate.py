@@ -26,6 +26,7 @@ from procrastinate import exceptions
 from procrastinate.jobs import Job, Status
 from procrastinate.schema import SchemaManager
 
+from counterfoil.bell import on_this_loop
 from counterfoil.engine.port import AT_ONCE, PAUSE_S, Finder, Health
 from counterfoil.errors import StoreClosed, StoreError
 from counterfoil.storage.script import Ddl, Wake
@@ -184,6 +185,8 @@ class Procrastinate:
     waker: Waker = field(default_factory=Waker)
     _finder: Finder = field(init=False)
     _stopping: asyncio.Event = field(default_factory=asyncio.Event)
+    _changed: asyncio.Event = field(default_factory=asyncio.Event)
+    _served: list[str] = field(default_factory=list)
     _opened: procrastinate.App | None = None
     _told: dict[Due, float] = field(default_factory=dict)
 
@@ -214,9 +217,13 @@ class Procrastinate:
 
     async def run(self, handler: Handler) -> None:
         """Work on jobs and sweep the rows until `stop` is called."""
-        async with asyncio.TaskGroup() as group:
-            group.create_task(self._often(PAUSE_S, lambda: self._work(handler)))
-            group.create_task(self._often(SWEEP_S, self.sweep))
+        self.desk.bell.listen(self, on_this_loop(self._notice))
+        try:
+            async with asyncio.TaskGroup() as group:
+                group.create_task(self._often(PAUSE_S, lambda: self._work(handler)))
+                group.create_task(self._often(SWEEP_S, self.sweep))
+        finally:
+            self.desk.bell.leave(self)
 
     async def reap(self) -> int:
         """Give the jobs of workers that are silent to others."""
@@ -278,8 +285,9 @@ class Procrastinate:
         pool: dict[str, Any] = {"min_size": 1, "max_size": CONNECTIONS, "timeout": CONNECT_S, "kwargs": shared}
         return procrastinate.App(connector=procrastinate.PsycopgConnector(conninfo=info, **pool))
 
-    async def _work(self, handler: Handler) -> None:
-        """Let a worker of Procrastinate's work until it breaks or is to stop."""
+    @asynccontextmanager
+    async def opened(self, handler: Handler) -> AsyncIterator[procrastinate.App]:
+        """Lend Procrastinate with connections of its own, as it knows what to do with our jobs."""
         app = self._app()
 
         @app.task(name=TASK)
@@ -294,34 +302,70 @@ class Procrastinate:
         async with app.open_async():
             self._opened = app
             try:
-                await self._until_stopped(app)
+                yield app
             finally:
                 self._opened = None
 
+    @property
+    def options(self) -> dict[str, Any]:
+        """Return how a worker of Procrastinate's works on our jobs."""
+        return {
+            "queues": [*self._queues, REAP],
+            "name": "counterfoil",
+            "concurrency": self.at_once,
+            "listen_notify": not self.store.behind_pooler,
+            "fetch_job_polling_interval": POLL_S,
+            "delete_jobs": "always",
+            "install_signal_handlers": False,
+            "update_heartbeat_interval": HEARTBEAT_S,
+            "stalled_worker_timeout": STALLED_S,
+        }
+
+    def _notice(self) -> None:
+        """Look whether other graphs are registered than a worker works for."""
+        if self._served != self._queues:
+            self._changed.set()
+
+    async def _work(self, handler: Handler) -> None:
+        """Let a worker of Procrastinate's work until it breaks or is to stop; without graphs there is nothing to do."""
+        if self._queues:
+            async with self.opened(handler) as app:
+                await self._until_stopped(app)
+
     async def _until_stopped(self, app: procrastinate.App) -> None:
-        """Let a worker work; when it is to stop, its jobs come to their end first."""
-        working = asyncio.ensure_future(
-            app.run_worker_async(
-                queues=[*self._queues, REAP],
-                name="counterfoil",
-                concurrency=self.at_once,
-                listen_notify=not self.store.behind_pooler,
-                fetch_job_polling_interval=POLL_S,
-                delete_jobs="always",
-                install_signal_handlers=False,
-                update_heartbeat_interval=HEARTBEAT_S,
-                stalled_worker_timeout=STALLED_S,
-            )
-        )
-        stopping = asyncio.ensure_future(self._stopping.wait())
+        """Let a worker work; when it is to stop, its jobs come to their end first.
+
+        It asks for jobs of the graphs that it began with: where others are registered, another one takes its place.
+        """
+        workers = [self._begun(app)]
         try:
-            await asyncio.wait((working, stopping), return_when=asyncio.FIRST_COMPLETED)
+            while not (self._stopping.is_set() or workers[-1].done()):
+                await self._until_moved(workers[-1])
+                if self._changed.is_set():
+                    workers.append(self._begun(app))
+                    workers[-2].cancel()
         finally:
-            stopping.cancel()
-            working.cancel()
-            (ended,) = await asyncio.gather(working, return_exceptions=True)
-        if isinstance(ended, Exception):
-            raise ended
+            for worker in workers:
+                worker.cancel()
+            ended = await asyncio.gather(*workers, return_exceptions=True)
+        for error in ended:
+            if isinstance(error, Exception):
+                raise error
+
+    def _begun(self, app: procrastinate.App) -> asyncio.Future[None]:
+        self._changed.clear()
+        self._served = self._queues
+        return asyncio.ensure_future(app.run_worker_async(**self.options))
+
+    async def _until_moved(self, worker: asyncio.Future[None]) -> None:
+        """Wait until a worker breaks, the engine is to stop, or other graphs are registered."""
+        events = [asyncio.ensure_future(event.wait()) for event in (self._stopping, self._changed)]
+        waited: tuple[asyncio.Future[Any], ...] = (worker, *events)
+        try:
+            await asyncio.wait(waited, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for event in events:
+                event.cancel()
 
     async def _often(self, seconds: float, work: Callable[[], Awaitable[object]]) -> None:
         """Do something again and again, whatever becomes of it, until the engine is to stop."""

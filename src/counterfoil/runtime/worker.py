@@ -53,8 +53,7 @@ class Worker:
         async with asyncio.TaskGroup() as group:
             group.create_task(self.reconciler.run())
             group.create_task(self.dispatcher.run())
-            if self.desk.graphs:
-                group.create_task(self.workflows.run())
+            group.create_task(self.workflows.run())
 
     async def drain(self) -> None:
         """Settle what can be and send what is due, until nothing is."""
