@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from counterfoil.aio.ledger import AsyncCounterfoil
+    from counterfoil.core.access import Principal, Role
     from counterfoil.core.explain import Explanation
     from counterfoil.core.states import AttemptOutcome, Verdict
     from counterfoil.declaring import effect
@@ -72,11 +73,13 @@ _HOMES = {
     "OperationKey": "model",
     "Page": "model",
     "Pause": "model",
+    "Principal": "core.access",
     "Provider": "providing",
     "Purged": "model",
     "Receipt": "model",
     "Refused": "model",
     "Retention": "keeping",
+    "Role": "core.access",
     "Statement": "model",
     "StoreError": "errors",
     "UsageError": "errors",
@@ -113,11 +116,13 @@ __all__ = [
     "OperationKey",
     "Page",
     "Pause",
+    "Principal",
     "Provider",
     "Purged",
     "Receipt",
     "Refused",
     "Retention",
+    "Role",
     "Statement",
     "StoreError",
     "UsageError",

@@ -9,7 +9,7 @@ import pytest
 
 from counterfoil.errors import Exit
 from counterfoil.storage import rights
-from counterfoil.storage.migrator import plain_sql
+from counterfoil.storage.migrator import migrations, plain_sql
 from tests.cli.conftest import Line
 from tests.postgres.databases import Database
 from tests.storage.test_rights import Role, new_role
@@ -33,7 +33,7 @@ def test_what_is_printed_can_be_run() -> None:
     with closing(sqlite3.connect(":memory:")) as connection:
         connection.executescript(NOWHERE("db sql --dialect sqlite").stdout)
         names = [name for (name,) in connection.execute("select name from counterfoil_migration")]
-        assert names == ["initial", "outbox", "workflows"]
+        assert names == [each.name for each in migrations("sqlite")]
 
 
 def test_what_is_missing_is_asked_of_a_database() -> None:

@@ -15,6 +15,7 @@ from counterfoil.core.states import (
     CLOSED_UNSENT,
     INBOX,
     OPERATION,
+    TENANT,
     TERMINAL,
     THREAD,
     WAIT,
@@ -27,6 +28,8 @@ from counterfoil.core.states import (
     InboxState,
     OperationEvent,
     OperationState,
+    TenantEvent,
+    TenantStatus,
     ThreadEvent,
     ThreadState,
     WaitEvent,
@@ -43,6 +46,7 @@ MACHINES: dict[str, tuple[Any, type[StrEnum], type[StrEnum]]] = {
     "workflow": (WORKFLOW, WorkflowStatus, WorkflowEvent),
     "wait": (WAIT, WaitState, WaitEvent),
     "inbox": (INBOX, InboxState, InboxEvent),
+    "tenant": (TENANT, TenantStatus, TenantEvent),
 }
 PAIRS = [
     pytest.param(table, state, event, id=f"{name}-{state}-{event}")

@@ -43,6 +43,9 @@ ASKED: dict[str, Any] = {
     "graph": "hiring", "graph_version": 1, "shape": "{}", "input_digest": b"i" * 32, "input": b"x", "status": "waiting",
     "tries": 1, "mark": 1, "waits_for": "feedback", "reserve": 30_000, "later_than": 60_000, "event": "feedback",
     "subject": "s-1", "until": None, "timeout": None, "event_seq": None, "event_id": "e-1", "sequence": 1,
+    # who did what
+    "who": "eve", "shown": "Eve", "role": "operator", "token_id": "k-1", "act": "requeue",
+    "state_before": "parked", "state_after": "pending",
     # migrations
     "number": 99, "digest": "d",
 }  # fmt: skip

@@ -114,3 +114,15 @@ select tenant, thread_id, 'e-' || n, 'feedback', 's-1', n, cast(repeat('c', 32) 
   case when n = 3 then 'kept' else 'superseded' end, n
 from counterfoil_thread
 cross join generate_series(1, 3) n;
+
+insert into counterfoil_tenant (tenant, name, status, changed_by, reason, created_at, updated_at)
+select 'tenant-' || n, 'Tenant ' || n, 'active', 'eve', '', n, n
+from generate_series(0, 2000) n;
+
+insert into counterfoil_token (token_id, tenant, principal, shown, role, secret_digest, created_by, created_at)
+select 'k-' || n, pg_temp.tenant(n), 'p-' || n % 50, 'P-' || n % 50, 'viewer', cast(repeat('s', 32) as bytea), 'eve', n
+from generate_series(1, 10000) n;
+
+insert into counterfoil_audit (tenant, at, who, shown, role, act, kind, subject, reason)
+select pg_temp.tenant(n), n, 'p-' || n % 50, 'P-' || n % 50, 'operator', 'requeue', 'operation', 'o-' || n / 3, 'why'
+from generate_series(1, 50000) n;

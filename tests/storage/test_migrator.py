@@ -265,9 +265,16 @@ def test_every_migration_is_split_into_what_its_semicolons_say(dialect: str) -> 
         assert "\n".join(f"{part};" for part in statements(migration.sql)).split() == migration.sql.split()
 
 
-def test_a_trigger_with_a_body_is_refused() -> None:
-    with pytest.raises(ValueError, match="semicolons of its own"):
-        statements(f"create trigger tidy after update on seat {DELETE};")
+def test_the_body_of_a_trigger_is_part_of_its_statement() -> None:
+    trigger = (
+        "create trigger tidy after update on seat when new.id > 1 begin -- as if; it were over; end\n"
+        "  select case when new.id = 2 then raise(abort, 'no; end') end;\n  delete from seat;\nEND"
+    )
+    assert statements(f"{trigger};\nselect 1;\ncreate trigger t after insert on seat {DELETE};") == [
+        trigger,
+        "select 1",
+        f"create trigger t after insert on seat {DELETE}",
+    ]
 
 
 def test_a_schema_that_may_be_made_is_not_said_to_be_none(place: Place) -> None:

@@ -208,10 +208,6 @@ def names_operation(metavar: str = "OPERATION") -> Callable[[Callable[..., Any]]
 
 def user() -> str:
     """Return the operating-system user; a container may have none by name."""
-    import getpass
-    import os
+    from counterfoil.access import system_user
 
-    try:
-        return getpass.getuser()
-    except (OSError, KeyError):
-        return f"uid {os.getuid()}"
+    return system_user()

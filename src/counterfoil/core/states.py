@@ -333,3 +333,26 @@ class InboxEvent(StrEnum):
 INBOX: Table[InboxState, InboxEvent] = (
     Transition(InboxState.KEPT, InboxEvent.TAKEN, InboxState.TAKEN, "by one wait, which it answers for good"),
 )
+
+
+# --- tenants ---------------------------------------------------------------------------------------------------------
+
+
+class TenantStatus(StrEnum):
+    """Whether a tenant's tokens are honoured, and what it enqueued is sent."""
+
+    ACTIVE = "active"
+    SUSPENDED = "suspended"
+
+
+class TenantEvent(StrEnum):
+    """What can happen to a tenant."""
+
+    SUSPENDED = "suspended"
+    RESUMED = "resumed"
+
+
+TENANT: Table[TenantStatus, TenantEvent] = (
+    Transition(TenantStatus.ACTIVE, TenantEvent.SUSPENDED, TenantStatus.SUSPENDED, "its tokens are refused"),
+    Transition(TenantStatus.SUSPENDED, TenantEvent.RESUMED, TenantStatus.ACTIVE),
+)

@@ -4,6 +4,11 @@ Every error has a stable kebab-case `code`, says whether trying again is sensibl
 `docs/errors`. Messages say what happened to which operation, why and what to do next, and carry no payload content.
 """
 
+from counterfoil.errors.access import (
+    AccessError,
+    NotAllowed,
+    TenantNotFound,
+)
 from counterfoil.errors.operations import (
     CaseNotFound,
     DifferentEffect,
@@ -110,6 +115,7 @@ from counterfoil.exits import Exit, Retry
 
 __all__ = [
     "REGISTRY",
+    "AccessError",
     "AsyncEffectInSync",
     "BranchRequired",
     "BranchTaken",
@@ -152,6 +158,7 @@ __all__ = [
     "NoActiveCounterfoil",
     "NoDatabase",
     "NonFiniteNumber",
+    "NotAllowed",
     "NotInWorkflow",
     "NotOneRow",
     "NulCharacter",
@@ -184,6 +191,7 @@ __all__ = [
     "SyncOnEventLoop",
     "TemplateFieldMissing",
     "TenantMissing",
+    "TenantNotFound",
     "ThreadBusy",
     "ThreadExists",
     "ThreadParked",

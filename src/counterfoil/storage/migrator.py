@@ -8,7 +8,6 @@ from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import cache
 from importlib import resources
-from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from counterfoil.errors import Busy, CommitUnknown, SchemaAltered, SchemaNewer, SchemaOutdated
@@ -31,6 +30,8 @@ _TOKEN = re.compile(
 )
 _BODY = re.compile(r"\bcreate\s+(?:temp\w*\s+)?trigger\b(?!.*\bexecute\b)", re.IGNORECASE | re.DOTALL)
 """A trigger with a body of its own, as SQLite has them; PostgreSQL's execute a function."""
+_BODY_ENDS = re.compile(r";\s*end\s*\Z", re.IGNORECASE)
+"""Where the body of such a trigger is over; SQLite itself finds it so."""
 _PLAIN = r"\((?:(?!\bcollate\b)[^()])*\)"
 _HARMLESS = re.compile(rf"create index [^(]+{_PLAIN}(?: include {_PLAIN})?(?: with {_PLAIN})?", re.IGNORECASE)
 """What may stand beside our definitions: an index of plain columns, which can neither refuse nor change a row.
@@ -105,15 +106,25 @@ def migrations(dialect: str) -> tuple[Migration, ...]:
 def statements(sql: str) -> list[str]:
     """Split a migration into statements at its semicolons, which inside text, comments and dollar quotes end nothing.
 
-    Raises:
-        ValueError: it makes a trigger with a body, whose end only a parser of SQL would find.
+    Those inside the body of a trigger end nothing either.
     """
-    ends = [0, *(token.end() for token in _TOKEN.finditer(sql) if token["end"]), len(sql)]
-    parts = (sql[begin:end].strip().removesuffix(";") for begin, end in pairwise(ends))
-    found = [part for part in parts if re.sub(r"--.*", "", part).strip()]
-    if trigger := next(filter(_BODY.search, found), None):
-        raise ValueError(f"a migration cannot hold the trigger {trigger!r}: its body has semicolons of its own")
-    return found
+    parts, begin = list[str](), 0
+    for token in _TOKEN.finditer(sql):
+        if token["end"] and not _is_in_body(sql[begin : token.start()]):
+            parts.append(sql[begin : token.start()].strip())
+            begin = token.end()
+    parts.append(sql[begin:].strip())
+    return [part for part in parts if _bare(part).strip()]
+
+
+def _is_in_body(part: str) -> bool:
+    """Say whether a statement has begun the body of a trigger, and not ended it."""
+    text = _bare(part)
+    return _BODY.search(text) is not None and _BODY_ENDS.search(text) is None
+
+
+def _bare(sql: str) -> str:
+    return re.sub(r"--.*", "", sql)
 
 
 @cache

@@ -2,6 +2,14 @@
 
 create table counterfoil_attempt (tenant text collate "C" not null, operation_id text collate "C" not null, attempt bigint not null, fence bigint not null, holder text collate "C" not null, started_at bigint not null, deadline bigint not null, outcome text collate "C" not null, ended_at bigint, error_class text collate "C", error_text text collate "C", CHECK ((outcome = ANY (ARRAY['running'::text, 'succeeded'::text, 'not_sent'::text, 'refused'::text, 'unknown'::text]))), PRIMARY KEY (tenant, operation_id, attempt));
 
+create table counterfoil_audit (seq bigint generated always as identity not null, tenant text collate "C" not null, at bigint not null, who text collate "C" not null, shown text collate "C" not null, role text collate "C", token_id text collate "C", act text collate "C" not null, kind text collate "C" not null, subject text collate "C" not null, state_before text collate "C", state_after text collate "C", reason text collate "C" not null, request_id text collate "C", CHECK ((who <> ''::text)), PRIMARY KEY (tenant, seq));
+
+CREATE TRIGGER counterfoil_audit_kept BEFORE DELETE OR UPDATE ON counterfoil_audit FOR EACH STATEMENT EXECUTE FUNCTION counterfoil_audit_refuse();
+
+CREATE INDEX counterfoil_audit_subject ON counterfoil_audit USING btree (tenant, subject, seq);
+
+CREATE INDEX counterfoil_audit_who ON counterfoil_audit USING btree (tenant, who, seq);
+
 create table counterfoil_case (seq bigint generated always as identity not null, tenant text collate "C" not null, operation_id text collate "C" not null, kind text collate "C" not null, state text collate "C" not null, version bigint not null default 1, attempt bigint not null, reason text collate "C" not null, opened_at bigint not null, verdict text collate "C", verdict_by text collate "C", verdict_reason text collate "C", verdict_at bigint, CHECK (((state = 'resolved'::text) = (verdict IS NOT NULL))), CHECK ((kind = ANY (ARRAY['unknown_outcome'::text, 'possible_double_effect'::text, 'contradicting_receipts'::text, 'dead_letter'::text]))), CHECK ((state = ANY (ARRAY['open'::text, 'resolved'::text, 'settled'::text]))), CHECK ((verdict = ANY (ARRAY['happened'::text, 'did_not_happen_retry'::text, 'did_not_happen_close'::text, 'noted'::text]))), PRIMARY KEY (tenant, seq));
 
 CREATE UNIQUE INDEX counterfoil_case_open ON counterfoil_case USING btree (tenant, operation_id, kind) WHERE (state = 'open'::text);
@@ -58,6 +66,8 @@ CREATE INDEX counterfoil_operation_workflow ON counterfoil_operation USING btree
 
 create table counterfoil_pause (tenant text collate "C" not null, effect text collate "C" not null, stream text collate "C" not null, paused_by text collate "C" not null, reason text collate "C" not null, at bigint not null, PRIMARY KEY (tenant, effect, stream));
 
+create table counterfoil_tenant (tenant text collate "C" not null, name text collate "C" not null, status text collate "C" not null, changed_by text collate "C" not null, reason text collate "C" not null, created_at bigint not null, updated_at bigint not null, CHECK ((status = ANY (ARRAY['active'::text, 'suspended'::text]))), CHECK ((tenant <> ''::text)), PRIMARY KEY (tenant));
+
 create table counterfoil_thread (tenant text collate "C" not null, thread_id text collate "C" not null, state text collate "C" not null, attempt bigint not null default 0, version bigint not null default 0, holder text collate "C", lease_until bigint not null default 0, parked_on text collate "C", request_id text collate "C", workflow_id text collate "C", principal text collate "C", branch text collate "C", branched_from text collate "C", branched_at text collate "C", plain_thread_id text collate "C", run_id text collate "C", run_attempt bigint, created_at bigint not null, updated_at bigint not null, graph text collate "C", graph_version bigint, status text collate "C", due_at bigint, tries bigint not null default 0, mark bigint not null default 0, waits_for text collate "C", error_class text collate "C", error_text text collate "C", CHECK (((state = 'running'::text) = (holder IS NOT NULL))), CHECK ((state = ANY (ARRAY['idle'::text, 'running'::text, 'parked'::text]))), CHECK ((status = ANY (ARRAY['accepted'::text, 'running'::text, 'waiting'::text, 'parked'::text, 'done'::text, 'failed'::text, 'cancelled'::text]))), CHECK ((thread_id <> ''::text)), PRIMARY KEY (tenant, thread_id));
 
 CREATE INDEX counterfoil_thread_due ON counterfoil_thread USING btree (graph, graph_version, due_at) WHERE (due_at IS NOT NULL);
@@ -67,6 +77,8 @@ CREATE INDEX counterfoil_thread_parked ON counterfoil_thread USING btree (graph,
 CREATE INDEX counterfoil_thread_run ON counterfoil_thread USING btree (tenant, run_id) WHERE (run_id IS NOT NULL);
 
 CREATE INDEX counterfoil_thread_running ON counterfoil_thread USING btree (graph, graph_version, lease_until) WHERE (status = 'running'::text);
+
+create table counterfoil_token (seq bigint generated always as identity not null, token_id text collate "C" not null, tenant text collate "C" not null, principal text collate "C" not null, shown text collate "C" not null, role text collate "C" not null, scopes text collate "C", secret_digest bytea not null, created_by text collate "C" not null, created_at bigint not null, expires_at bigint, replaced_by text collate "C", revoked_by text collate "C", revoked_at bigint, CHECK (((revoked_by IS NULL) = (revoked_at IS NULL))), CHECK ((length(secret_digest) = 32)), CHECK ((principal <> ''::text)), CHECK ((role = ANY (ARRAY['viewer'::text, 'reviewer'::text, 'operator'::text, 'admin'::text]))), CHECK ((token_id <> ''::text)), PRIMARY KEY (tenant, seq), UNIQUE (token_id));
 
 create table counterfoil_wait (tenant text collate "C" not null, thread_id text collate "C" not null, task_id text collate "C" not null, name text collate "C" not null, number bigint not null, checkpoint_ns text collate "C" not null, node text collate "C", event text collate "C", subject text collate "C", state text collate "C" not null, attempt bigint not null, due_at bigint, event_seq bigint, created_at bigint not null, ended_at bigint, CHECK (((state = 'answered'::text) = (event_seq IS NOT NULL))), CHECK (((state = 'open'::text) = (ended_at IS NULL))), CHECK ((state = ANY (ARRAY['open'::text, 'answered'::text, 'timed_out'::text]))), PRIMARY KEY (tenant, thread_id, task_id, name, number));
 

@@ -108,7 +108,8 @@ join ours on ours.oid = indrelid
 join pg_catalog.pg_class made on made.oid = indexrelid
 where not exists (select 1 from pg_catalog.pg_constraint where conindid = indexrelid and contype in ('p', 'u', 'x'))
 union all
-select cast(tgname as text), cast(ours.relname as text), pg_get_triggerdef(pg_trigger.oid)
+select cast(tgname as text), cast(ours.relname as text),
+  pg_get_triggerdef(pg_trigger.oid, true) || case tgenabled when 'O' then '' else ' not enabled' end
 from pg_catalog.pg_trigger
 join ours on ours.oid = tgrelid
 where not tgisinternal
