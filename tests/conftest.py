@@ -14,8 +14,9 @@ from tests.postgres.fixtures import (
     postgres_template,
     private_server,
     worker_database,
+    worker_sweeper,
 )
-from tests.stores import store, url
+from tests.stores import sqlite_template, store, url
 
 __all__ = [
     "build_schema",
@@ -29,9 +30,11 @@ __all__ = [
     "postgres_server",
     "postgres_template",
     "private_server",
+    "sqlite_template",
     "store",
     "url",
     "worker_database",
+    "worker_sweeper",
 ]
 
 

@@ -3,6 +3,7 @@
 `store` and `url` are known to all tests. A folder whose behaviour wants other stores has a `store` fixture of its own.
 """
 
+import shutil
 import sqlite3
 from collections.abc import Callable
 from contextlib import closing
@@ -13,6 +14,7 @@ import psycopg
 import pytest
 from psycopg import sql
 
+from counterfoil import Counterfoil
 from tests.postgres.databases import EMPTY
 
 FILE, MEMORY, POSTGRES = "sqlite-file", "sqlite-memory", "postgres"
@@ -27,16 +29,25 @@ def store(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 
 
+@pytest.fixture(scope="session")
+def sqlite_template(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A file with the schema and no rows, to be copied: to make one takes longer than most tests."""
+    file = tmp_path_factory.mktemp("template") / "ledger.db"
+    Counterfoil.open(f"sqlite:///{file}").close()
+    return file
+
+
 @pytest.fixture
 def url(store: str, tmp_path: Path, request: pytest.FixtureRequest) -> str:
-    """The URL of an empty database."""
+    """The URL of a database with the schema and no rows."""
     match store:
         case "sqlite-memory":
             return "sqlite:///:memory:"
         case "postgres":
             return str(request.getfixturevalue("postgres_database").url)
         case _:
-            return f"sqlite:///{tmp_path}/ledger.db"
+            file = shutil.copyfile(request.getfixturevalue("sqlite_template"), tmp_path / "ledger.db")
+            return f"sqlite:///{file}"
 
 
 OTHERS = """

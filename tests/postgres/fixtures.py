@@ -10,7 +10,7 @@ import pytest
 
 from counterfoil import Counterfoil
 from tests.postgres import binaries, servers
-from tests.postgres.databases import Database
+from tests.postgres.databases import Database, Sweeper
 from tests.postgres.pooler import Pooler
 from tests.postgres.servers import PrivateServer, Server
 
@@ -94,11 +94,18 @@ def worker_database(
     postgres_server.drop_database(name)
 
 
+@pytest.fixture(scope="session")
+def worker_sweeper(worker_database: Database) -> Iterator[Sweeper]:
+    sweeper = Sweeper(worker_database)
+    yield sweeper
+    sweeper.close()
+
+
 @pytest.fixture
-def postgres_database(worker_database: Database) -> Iterator[Database]:
+def postgres_database(worker_database: Database, worker_sweeper: Sweeper) -> Iterator[Database]:
     """A database with the schema and no rows. It is emptied after the test, which must not hold it open."""
     yield worker_database
-    worker_database.empty()
+    worker_sweeper.empty()
 
 
 @pytest.fixture

@@ -14,7 +14,7 @@ import psycopg
 import pytest
 
 from tests.postgres import binaries, fixtures, servers
-from tests.postgres.databases import Database, LeftOpen
+from tests.postgres.databases import END_SESSIONS, Database, LeftOpen, Sweeper
 from tests.postgres.keeping import Kept, NotStarted, Order, new_folder
 from tests.postgres.servers import PrivateServer, Server
 
@@ -107,6 +107,22 @@ def test_emptying_leaves_the_schema_and_nothing_of_a_test(filled: Database) -> N
     assert filled.execute("insert into counterfoil_sample (v) values (3) returning seq, v") == [(1, 3)]
     assert filled.execute("select to_regclass('booking')") == [(None,)]
     assert migrations(filled) == before
+
+
+def test_emptying_again_and_again_goes_on_when_its_session_was_ended(filled: Database) -> None:
+    sweeper = Sweeper(filled)
+    for _ in range(2):
+        filled.execute("insert into counterfoil_sample (v) values (3)")
+        sweeper.empty()
+        assert filled.execute("select count(*) from counterfoil_sample") == [(0,)]
+        filled.execute(END_SESSIONS)
+    sweeper.close()
+
+
+def test_emptying_makes_a_table_anew_that_has_grown(filled: Database) -> None:
+    filled.execute("insert into counterfoil_sample (v) select n from generate_series(1, 50000) n")
+    filled.empty()
+    assert filled.execute("select pg_table_size('counterfoil_sample') < 10000") == [(True,)]
 
 
 def test_emptying_tells_which_statement_a_test_has_left_open(filled: Database, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -96,7 +96,12 @@ class Progress:
 
 def statements(clock: Clock | None) -> dict[str, str]:
     """Return the dialect's statements as psycopg reads them; a clock of the caller's own replaces the database's."""
-    found = catalog.load("postgres", bound_clock=clock is not None)
+    return dict(_formatted(bound_clock=clock is not None))
+
+
+@cache
+def _formatted(*, bound_clock: bool) -> Mapping[str, str]:
+    found = catalog.load("postgres", bound_clock=bound_clock)
     return {name: catalog.pyformat(statement.sql) for name, statement in found.items()}
 
 

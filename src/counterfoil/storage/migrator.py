@@ -6,7 +6,7 @@ import hashlib
 import re
 from contextlib import nullcontext
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, lru_cache
 from importlib import resources
 from typing import TYPE_CHECKING
 
@@ -140,6 +140,7 @@ def expected_schema(dialect: str) -> dict[str, str]:
     return found
 
 
+@lru_cache(1000)
 def squeeze(sql: str) -> str:
     """Return a definition with its white space made equal."""
     return re.sub(r"\s+", " ", sql).strip()
