@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from counterfoil.model import (
         Absent,
         Answered,
+        Approval,
+        ApprovalDetail,
         Attempt,
         Branch,
         CannotTell,
@@ -43,12 +45,15 @@ if TYPE_CHECKING:
         Refused,
         Statement,
     )
+    from counterfoil.policy import Policy
     from counterfoil.providing import Provider
     from counterfoil.verifying import Verification
 
 _HOMES = {
     "Absent": "model",
     "Answered": "model",
+    "Approval": "model",
+    "ApprovalDetail": "model",
     "AsyncCounterfoil": "aio.ledger",
     "Attempt": "model",
     "AttemptOutcome": "core.states",
@@ -73,6 +78,7 @@ _HOMES = {
     "OperationKey": "model",
     "Page": "model",
     "Pause": "model",
+    "Policy": "policy",
     "Principal": "core.access",
     "Provider": "providing",
     "Purged": "model",
@@ -92,6 +98,8 @@ _HOMES = {
 __all__ = [
     "Absent",
     "Answered",
+    "Approval",
+    "ApprovalDetail",
     "AsyncCounterfoil",
     "Attempt",
     "AttemptOutcome",
@@ -116,6 +124,7 @@ __all__ = [
     "OperationKey",
     "Page",
     "Pause",
+    "Policy",
     "Principal",
     "Provider",
     "Purged",

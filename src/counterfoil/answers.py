@@ -8,10 +8,12 @@ from counterfoil import codec
 from counterfoil.core.durations import utc_text
 from counterfoil.core.effects import (
     AlreadySettled,
+    AwaitsApproval,
     Closed,
     Held,
     MayClaim,
     Mismatch,
+    NeedsApproval,
     NotCallers,
     OtherVersion,
     PastRetention,
@@ -22,6 +24,9 @@ from counterfoil.core.explain import named
 from counterfoil.core.states import OperationState, Sender
 from counterfoil.core.unknown import AskAgainAt, AskProvider, PersonDecides, Resend
 from counterfoil.errors import (
+    ApprovalExpired,
+    ApprovalRejected,
+    ApprovalRequired,
     CommitUnknown,
     DifferentEffect,
     EffectNotSent,
@@ -74,8 +79,8 @@ def conclude(effect: Effect[Any], bound: Bound, seen: object, cause: BaseExcepti
             raise _own(cause, unknown(key, plan, row, case))
         case Seen(Mismatch(), row):
             raise mismatch(effect, bound, row)
-        case Seen(decision, _):
-            raise standing_in_the_way(key, effect, decision)
+        case Seen(decision):
+            raise unapproved(key, seen) or standing_in_the_way(key, effect, decision)
         case _:
             raise TypeError(f"no answer for {seen!r}")
 
@@ -197,6 +202,52 @@ def _next(plan: object, case_id: str | None) -> str:
             return f"{resolve} ({why})."
         case _:
             return resolve
+
+
+def unapproved(key: OperationKey, seen: Seen) -> OperationError | None:
+    """Say that an operation is not permitted, or not any more, if that is what keeps a caller from it."""
+    match seen:
+        case Seen(AwaitsApproval() | NeedsApproval(), row, approval=approval):
+            return approval_required(key, row, approval)
+        case Seen(Closed(state), approval=approval) if approval is not None:
+            return undecided(key, state, approval)
+        case _:
+            return None
+
+
+def approval_required(key: OperationKey, row: Row | None, approval: Row | None) -> ApprovalRequired:
+    """Tell a caller that a person must decide first, and where."""
+    approval_id = None if approval is None else rows.approval_id(approval["seq"])
+    decide_by = None if row is None else row["decide_by"]
+    if approval_id is None:
+        how = "Nobody was asked: ask with cf.approvals.request(effect, ...) before."
+    else:
+        until = "" if decide_by is None else f", until {utc_text(decide_by)}"
+        how = f"A person decides{until}: counterfoil approvals show {approval_id} --tenant {key.tenant}"
+    return ApprovalRequired(
+        f"Operation {key} may not be sent without an approval. Nothing was sent. {how}",
+        **_facts(key),
+        approval_id=approval_id,
+        decide_by=decide_by,
+    )
+
+
+def undecided(key: OperationKey, state: OperationState, approval: Row) -> OperationClosed:
+    """Tell a caller that a person, or time, kept the operation from being sent, for good."""
+    at, by = utc_text(approval["decided_at"]), approval["decided_by"]
+    never = "Nothing was sent and nothing will be; another business action takes another id."
+    if state is OperationState.REJECTED:
+        return ApprovalRejected(
+            f"Operation {key} was rejected by {by} at {at}: {approval['reason']}. {never}",
+            **_facts(key),
+            decided_by=by,
+            decided_at=approval["decided_at"],
+            reason=approval["reason"],
+        )
+    if state is OperationState.EXPIRED:
+        return ApprovalExpired(f"Operation {key} expired at {at}: {approval['reason']}. {never}", **_facts(key))
+    why = f"edited by {by}; {approval['followed_by']} follows it" if approval["followed_by"] else approval["reason"]
+    return OperationClosed(f"Operation {key} was cancelled by {by} at {at}: {why}. {never}", **_facts(key))
 
 
 def mismatch(effect: Effect[Any], bound: Bound, row: Row) -> FingerprintMismatch:

@@ -12,6 +12,7 @@ from counterfoil.delivery import AT_ONCE, Declared, Delivery
 from counterfoil.effects import REGISTRY, Effect
 from counterfoil.errors import ContradictoryDeclaration
 from counterfoil.keeping import FOREVER, Retention, refuse_too_short
+from counterfoil.policy import Policy
 from counterfoil.providing import OPAQUE, Provider
 
 if TYPE_CHECKING:
@@ -65,6 +66,7 @@ def effect(  # noqa: PLR0913 - the contract has this many clauses, each named at
     stable: Collection[str] = (),
     delivery: Delivery = AT_ONCE,
     retention: Retention = FOREVER,
+    approval: Policy | None = None,
 ) -> Declare:
     """Declare a function as an effect.
 
@@ -89,6 +91,7 @@ def effect(  # noqa: PLR0913 - the contract has this many clauses, each named at
         stable: Key fields with a suspicious name that are stable all the same.
         delivery: On which terms a dispatcher sends it where it is enqueued.
         retention: How long what is known of its operations is kept, in place of what the Counterfoil was opened with.
+        approval: Which of its operations are sent only once a person has approved them.
 
     Raises:
         ContradictoryDeclaration: two declarations cannot both be true, or one is not what it must be.
@@ -114,6 +117,7 @@ def effect(  # noqa: PLR0913 - the contract has this many clauses, each named at
         made.redact, made.not_sent, made.refused = hidden, harmless, final
         made.delivery = Declared.of(_checked_delivery(name, delivery), made.parameters)
         made.retention = _checked_retention(name, retention)
+        made.approval = _checked_approval(name, approval)
         _refuse_contradictions(made, require_key=require_key)
         refuse_too_short(name, made.retention.periods, made.facts, made.delivery.usual)
         return REGISTRY.add(made)
@@ -173,6 +177,14 @@ def _checked_retention(name: str, retention: object) -> Retention:
             f"The effect {name} declares retention={retention!r}; write retention=Retention(receipt='400d')."
         )
     return retention
+
+
+def _checked_approval(name: str, approval: object) -> Policy | None:
+    if approval is not None and not isinstance(approval, Policy):
+        raise ContradictoryDeclaration(
+            f"The effect {name} declares approval={approval!r}; write approval=Policy(), or leave it out."
+        )
+    return approval
 
 
 def _refuse_generator(name: str, function: object) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import time
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
@@ -113,7 +113,16 @@ class Desk:
         for name, value in trusted.fields().items():
             validate_id(name, value)
         bound = effect.bind(given, trusted)
-        return Job(effect, bound, self._request(effect, bound, trusted, origin), partial(self._call, bound, trusted))
+        request = self._request(effect, bound, trusted, origin)
+        if effect.approval is not None:
+            request = replace(request, gate=effect.gate(bound.arguments))
+        return Job(effect, bound, request, partial(self._call, bound, trusted), follow=self._follower)
+
+    def _follower(self, job: Job, row: Row) -> Job:
+        """Return the entry into an operation that follows an edited one, for the same asker; it has its own content."""
+        following = self.stored_job(job.effect, row)
+        request = replace(following.request, gate=job.request.gate, asker=job.request.asker)
+        return replace(following, request=request, follow=job.follow)
 
     def check_retention(self, effect: Effect[Any], terms: Terms) -> None:
         """Refuse terms under which an operation could be tried longer than it is remembered.
@@ -127,14 +136,7 @@ class Desk:
 
     def stored_job(self, effect: Effect[Any], row: Row) -> Job:
         """Make an entry for an operation as it is stored; its arguments are made anew from the stored payload."""
-        trusted = Trusted(
-            tenant=row["tenant"],
-            request_id=row["request_id"],
-            workflow_id=row["workflow_id"],
-            principal=row["principal"],
-            thread_id=row["thread_id"],
-            branch=branch_of(row["operation_id"]),
-        )
+        trusted = stored_trusted(row)
         digests = codec.Digests(identity=row["identity_digest"], content=row["content_digest"], parts={}, salt=b"")
         key = OperationKey(tenant=row["tenant"], operation_id=row["operation_id"])
         bound = Bound(key, {}, digests, row["payload"] or b"")
@@ -153,6 +155,7 @@ class Desk:
             holder=f"{self.holder}/{next(self.entries)}",
             trusted=trusted,
             origin=origin,
+            asker=origin.task_id or "",
         )
 
     def _call(self, bound: Bound, trusted: Trusted, effect: Effect[Any], attempt: int) -> EffectCall:
@@ -165,6 +168,18 @@ class Desk:
             trusted=trusted,
             resources=self.resources,
         )
+
+
+def stored_trusted(row: Row) -> Trusted:
+    """Return the trusted context that an operation was asked for in."""
+    return Trusted(
+        tenant=row["tenant"],
+        request_id=row["request_id"],
+        workflow_id=row["workflow_id"],
+        principal=row["principal"],
+        thread_id=row["thread_id"],
+        branch=branch_of(row["operation_id"]),
+    )
 
 
 def check_effect(effect: object) -> None:

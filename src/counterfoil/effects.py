@@ -20,6 +20,8 @@ from counterfoil.rebuilding import rebuild_arguments
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
+    from counterfoil.core.approvals import Gate
+    from counterfoil.policy import Policy
     from counterfoil.providing import Provider
     from counterfoil.resources import Resources
 
@@ -104,6 +106,7 @@ class Effect(Generic[T]):
         self.redact: tuple[str, ...] = ()
         self.delivery = Declared()
         self.retention = FOREVER
+        self.approval: Policy | None = None
         self.not_sent: tuple[type[BaseException], ...] = ()
         self.refused: tuple[type[BaseException], ...] = ()
         self.__name__ = getattr(function, "__name__", name)
@@ -150,6 +153,14 @@ class Effect(Generic[T]):
     def _operation_id(self, arguments: Mapping[str, Any], trusted: Trusted) -> str:
         plain = self.key.render(arguments, trusted.fields())
         return plain if trusted.branch is None else validate_id("operation id", marked(plain, trusted.branch))
+
+    def gate(self, arguments: Mapping[str, Any]) -> Gate | None:
+        """Return the gate that stands before these arguments, or None."""
+        return None if self.approval is None else self.approval.gate({**self.defaults, **arguments})
+
+    def stored_gate(self, payload: bytes) -> Gate | None:
+        """Return the gate that stands before stored arguments, or None."""
+        return None if self.approval is None else self.gate(self.rehydrate(payload))
 
     def rehydrate(self, payload: bytes) -> dict[str, Any]:
         """Return stored arguments; dataclasses, models and enums are made anew from the declared types."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from counterfoil import answers
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
     from counterfoil.effects import Effect
     from counterfoil.model import Trusted
     from counterfoil.performing import Job
-    from counterfoil.storage.script import Maker, Script
+    from counterfoil.storage.script import Maker, Row, Script
     from counterfoil.transacting import Protocol as Steps
 
 T = TypeVar("T")
@@ -69,6 +70,11 @@ class Enqueuing:
         desk.check_retention(effect, terms)
         self.wish = Wish(self.job.request, terms)
 
+    def go_on_with(self, row: Row) -> None:
+        """Ask for the operation that follows one which a person edited."""
+        self.job.become(row)
+        self.wish = replace(self.wish, request=self.job.request)
+
     @property
     def maker(self) -> Maker[Queued | Known]:
         """Return the script that records the intent."""
@@ -84,7 +90,8 @@ class Enqueuing:
         """
         match result:
             case Queued():
-                return self._intent(OperationState.PENDING, is_new=True)
+                waits = self.job.request.gate is not None
+                return self._intent(OperationState.AWAITING_APPROVAL if waits else OperationState.PENDING, is_new=True)
             case Known(Mismatch(), row):
                 raise answers.mismatch(self.job.effect, self.job.bound, row)
             case Known(WrongEffect() as decision, _):

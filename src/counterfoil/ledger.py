@@ -26,6 +26,7 @@ from counterfoil.verifying import Verification, verify
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
+    from counterfoil.approvals import Approvals
     from counterfoil.clock import Clock
     from counterfoil.core.durations import Duration
     from counterfoil.delivery import Delivery
@@ -135,6 +136,13 @@ class Counterfoil:
         from counterfoil.workflows import Workflows  # noqa: PLC0415 - many programs have none
 
         return Workflows(self.desk)
+
+    @property
+    def approvals(self) -> Approvals:
+        """Return what waits for a person's decision before it is sent, and the decisions."""
+        from counterfoil.approvals import Approvals  # noqa: PLC0415 - many programs have none
+
+        return Approvals(self.desk)
 
     @property
     def review(self) -> Reviews:

@@ -192,6 +192,55 @@ class Case:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Approval:
+    """What a person is asked: whether an operation may be sent, with exactly the content of this `fingerprint`.
+
+    Times are milliseconds since the epoch by the database's clock; `now` is when it was read. A decision holds until
+    `valid_until`; `spent_at` is when the operation was first sent under it. One that was edited is `followed_by`
+    another operation, which is asked about anew.
+    """
+
+    approval_id: str
+    tenant: str
+    operation_id: str
+    effect: str
+    effect_version: int
+    state: str
+    fingerprint: str
+    requested_by: str | None
+    requested_at: int
+    decide_by: int
+    now: int
+    edited_by: str | None = None
+    follows: str | None = None
+    followed_by: str | None = None
+    decided_by: str | None = None
+    reason: str | None = None
+    decided_at: int | None = None
+    valid_until: int | None = None
+    spent_at: int | None = None
+
+    @property
+    def approved(self) -> bool:
+        """Say whether a person said yes."""
+        return self.state == "approved"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ApprovalDetail:
+    """An approval with what it permits: the operation, the arguments that will be sent, and what goes with it.
+
+    `arguments` is None once they are kept no longer. `others` are the other operations of the same intent, those that
+    it follows or that follow it, so that it can be seen what was sent already.
+    """
+
+    approval: Approval
+    operation: Operation
+    arguments: Mapping[str, Any] | None
+    others: tuple[Operation, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Operation:
     """An operation as lists show it: what is known of it, never its payload or its receipt's value.
 

@@ -10,7 +10,18 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 from counterfoil import answers
-from counterfoil.core.effects import AlreadySettled, Held, MayClaim, OtherVersion, SameEffect, Superseded, Unsettled
+from counterfoil.core.effects import (
+    AlreadySettled,
+    AwaitsApproval,
+    Closed,
+    Held,
+    MayClaim,
+    NeedsApproval,
+    OtherVersion,
+    SameEffect,
+    Superseded,
+    Unsettled,
+)
 from counterfoil.core.unknown import AskProvider, Resend
 from counterfoil.effects import REGISTRY, Bound, Effect, EffectCall
 from counterfoil.errors import CommitUnknown, InvalidLookupAnswer, StoreError, StoreUnavailable
@@ -100,6 +111,8 @@ class Job:
     bound: Bound
     request: Request
     make_call: Callable[[Effect[Any], int], EffectCall]
+    follow: Callable[[Job, Row], Job] | None = None
+    """How to go on with the operation that follows one which a person edited."""
     went_back: bool = False
     asked: bool = False
     attempted: bool = False
@@ -122,6 +135,21 @@ class Job:
             return self.bound.arguments
         return self.effect.rehydrate(payload)
 
+    def become(self, row: Row) -> None:
+        """Go on with the operation that follows one which a person edited, with the arguments stored there."""
+        if self.follow is None:
+            raise LookupError(f"operation {self.key} leads nowhere")
+        other = self.follow(self, row)
+        self.bound, self.request, self.make_call = other.bound, other.request, other.make_call
+        self.went_back = True
+
+    def take_stored(self, row: Row) -> None:
+        """Go on with the stored arguments, where they are not the caller's own: they are what was approved."""
+        if row["content_digest"] != self.request.digests.content or not self.bound.arguments:
+            self.bound = replace(self.bound, arguments=self.effect.rehydrate(row["payload"]))
+            digests = replace(self.request.digests, content=row["content_digest"])
+            self.request = replace(self.request, digests=digests)
+
     def go_on_as(self, begun: Effect[Any]) -> None:
         """Go on under the version that began the operation: an unsettled row goes only to that one."""
         self.effect = begun
@@ -129,7 +157,7 @@ class Job:
         self.request = replace(self.request, effect_version=begun.version, facts=begun.facts)
 
 
-def perform(job: Job) -> Protocol[Receipt[Any]]:  # noqa: C901 - one arm for each thing that can be seen, each a line or two
+def perform(job: Job) -> Protocol[Receipt[Any]]:  # noqa: C901, PLR0912 - one arm for each thing that can be seen, each a line or two
     """Perform one operation: answer from its row, or claim, run the effect and settle."""
     seen: Any = yield from _open(job)
     while True:
@@ -151,6 +179,8 @@ def perform(job: Job) -> Protocol[Receipt[Any]]:  # noqa: C901 - one arm for eac
                 seen = yield from _claim(job)
             case Seen(Unsettled(AskProvider(asked_at), expired=False), row) if not job.asked:
                 seen = yield from ask_and_record(job, row, asked_at)
+            case Seen(Closed()) if seen.was_edited:
+                seen = yield from _follow(job, seen)
             case Seen(OtherVersion(stored)) if (begun := REGISTRY.find(job.effect.name, stored)) is not None:
                 job.go_on_as(begun)
                 seen = yield from _look(job)
@@ -168,7 +198,24 @@ def _wait(job: Job, held: Held, row: Row) -> Protocol[None]:
         raise answers.in_progress(job.key, held, row)
 
 
+def _follow(job: Job, seen: Seen) -> Protocol[Any]:
+    """Go on with the operation that follows one which a person edited; who asks anew asks for one of its own."""
+    if seen.follower is None:
+        return (yield from _claimed(job, lambda: claims.ask_anew(job.request)))
+    yield from go_on_with(job, seen.follower)
+    return (yield from _look(job))
+
+
+def go_on_with(job: Job, follower: Row) -> Generator[Read, Any, None]:
+    """Let an entry be one into the operation that follows an edited one."""
+    key = OperationKey(tenant=job.key.tenant, operation_id=follower["operation_id"])
+    row = yield Read(lambda: claims.existing_operation(key))
+    job.become(row)
+
+
 def _open(job: Job) -> Protocol[Any]:
+    if job.request.gate is not None:
+        return (yield from _look(job))
     try:
         return (yield Look(lambda: claims.look(job.request), lambda: claims.look_or_claim(job.request)))
     except CommitUnknown as error:
@@ -185,6 +232,8 @@ def _claimable(job: Job, seen: object) -> bool:
     match seen:
         case NoRow() | Seen(MayClaim()) | Seen(Unsettled(expired=True)) | Seen(Unsettled(plan=Resend())):
             return not job.attempted
+        case Seen(NeedsApproval()) | Seen(AwaitsApproval(is_over=True)):
+            return True
         case _:
             return False
 

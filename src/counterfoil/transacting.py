@@ -9,13 +9,14 @@ from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 from counterfoil import answers
 from counterfoil.active import inside
+from counterfoil.core.effects import AwaitsApproval, Closed, MayClaim, NeedsApproval
 from counterfoil.errors import CommitUnknown, InvalidArguments
 from counterfoil.model import Statement
-from counterfoil.performing import Read, Write
+from counterfoil.performing import Read, Write, go_on_with
 from counterfoil.results import happened
 from counterfoil.storage import rows
 from counterfoil.storage.scripts import claims, settling
-from counterfoil.storage.scripts.claims import Seen
+from counterfoil.storage.scripts.claims import NoRow, Seen
 from counterfoil.storage.scripts.settling import Settled
 
 if TYPE_CHECKING:
@@ -48,10 +49,10 @@ def transact(job: Job, body: Body | None, *, at_once: bool) -> Protocol[Receipt[
         body: The effect's function, ready to be given the open transaction; None if it is one statement.
         at_once: Whether the database runs such a statement and records it in one.
     """
-    if at_once and body is None:
+    if at_once and body is None and job.request.gate is None:
         return (yield from record(job, None, at_once=True))
-    seen = yield _look(job)
-    if isinstance(seen, Seen):
+    seen = yield from _asked(job, (yield _look(job)))
+    if isinstance(seen, Seen) and not isinstance(seen.decision, MayClaim):
         return receipt(job, seen)
     try:
         done: Recorded = yield WriteAlone(work(job, body))
@@ -66,9 +67,52 @@ def record(job: Job, body: Body | None, *, at_once: bool) -> Protocol[Receipt[An
     An effect's own statement that is run again breaks on the operation's row, or on the rows of its first time, with
     nothing kept of it; looking first would cost as much again.
     """
-    if at_once and body is None:
+    if at_once and body is None and job.request.gate is None:
         return receipt(job, (yield from _at_once(job)))
+    if job.request.gate is not None:
+        _refuse_unasked(job, (yield from _led(job, (yield _look(job)))))
     return receipt(job, (yield Write(work(job, body))))
+
+
+# --- what takes a person's decision ----------------------------------------------------------------------------------
+
+
+def _asked(job: Job, seen: Seen | NoRow) -> Protocol[Seen | NoRow]:
+    """Ask for the decision that is needed, and go on with what was approved: its own arguments, or those edited."""
+    while True:
+        match seen:
+            case NoRow() if job.request.gate is not None:
+                seen = yield Write(lambda: claims.ask_or_hold(job.request))
+            case Seen(NeedsApproval()) | Seen(AwaitsApproval(is_over=True)):
+                seen = yield Write(lambda: claims.ask_or_hold(job.request))
+            case Seen(Closed(), follower=None) if seen.was_edited:
+                seen = yield Write(lambda: claims.ask_anew(job.request))
+            case Seen(Closed()) if seen.was_edited:
+                seen = yield from _led(job, seen)
+            case _:
+                return (yield from _led(job, seen))
+
+
+def _led(job: Job, seen: Seen | NoRow) -> Protocol[Seen | NoRow]:
+    """Go on with the operation that follows an edited one, and with the very arguments that were approved."""
+    while isinstance(seen, Seen) and seen.follower is not None:
+        yield from go_on_with(job, seen.follower)
+        seen = yield _look(job)
+    if isinstance(seen, Seen) and isinstance(seen.decision, MayClaim):
+        job.take_stored(seen.row)
+    return seen
+
+
+def _refuse_unasked(job: Job, seen: Seen | NoRow) -> None:
+    """Refuse what nobody approved: to ask inside the caller's transaction would be undone with it.
+
+    Raises:
+        ApprovalRequired: nobody was asked.
+    """
+    if isinstance(seen, NoRow):
+        raise answers.approval_required(job.key, None, None)
+    if not isinstance(seen.decision, MayClaim):
+        answers.conclude(job.effect, job.bound, seen, None)
 
 
 def _at_once(job: Job) -> Protocol[Recorded]:
@@ -95,7 +139,7 @@ def work(job: Job, body: Body | None = None) -> Maker[Recorded]:
     """Return the script that does an effect's work and records it: its own statement, or the body that is given."""
     if body is None:
         own = _statement(job)
-        return lambda: settling.by_statement(job.request, own)
+        return lambda: settling.by_statement(job.request, own, at_once=job.request.gate is None)
     doing = settling.by_body(body, _encoding(job))
     return lambda: settling.transactional(job.request, doing)
 

@@ -9,10 +9,12 @@ from hypothesis import strategies as st
 
 from counterfoil.core.effects import (
     AlreadySettled,
+    AwaitsApproval,
     Closed,
     Held,
     MayClaim,
     Mismatch,
+    NeedsApproval,
     NotCallers,
     NothingToAdd,
     OtherVersion,
@@ -91,7 +93,10 @@ CLAIMS: list[tuple[Snapshot, Any]] = [
     (row(identity=b"x"), Mismatch()),
     (row(effect_version=2), OtherVersion(2)),
     (row(sender=Sender.DISPATCHER), NotCallers(S.PENDING, Sender.DISPATCHER)),
-    (row(state=S.AWAITING_APPROVAL), NotCallers(S.AWAITING_APPROVAL, Sender.CALLER)),
+    (row(state=S.AWAITING_APPROVAL, decide_by=1, approved_until=0), AwaitsApproval(is_over=False)),
+    (row(state=S.AWAITING_APPROVAL, decide_by=1, approved_until=0, now=1), AwaitsApproval(is_over=True)),
+    (row(approved_until=10, now=9), MayClaim()),
+    (row(approved_until=10, now=10), NeedsApproval()),
     (row(state=S.PARKED), NotCallers(S.PARKED, Sender.CALLER)),
     (held(now=9_999), Held("h", 10_000, 9_999)),
     (

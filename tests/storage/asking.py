@@ -46,6 +46,11 @@ ASKED: dict[str, Any] = {
     # who did what
     "who": "eve", "shown": "Eve", "role": "operator", "token_id": "k-1", "act": "requeue",
     "state_before": "parked", "state_after": "pending",
+    # approvals
+    "asker": "task", "requested_by": "eve", "edited_by": None, "follows": None, "followed_by": None,
+    "decided_by": "eve", "decide_by": 1, "decide_within": 1_000, "valid_for": 1_000,
+    "needs_another": 0, "permits": True,
+    "approved_until": None, "follower_id": "o-new~edit-1",
     # migrations
     "number": 99, "digest": "d",
 }  # fmt: skip
@@ -82,6 +87,17 @@ OTHERWISE: dict[str, dict[str, Any]] = {
     "list_operations_of_thread": {"state": None, "sender": None, "effect": None},
     "list_operations_of_stream": PAGE,
     "list_cases_in_state": {"state": "open"},
+    "list_approvals_in_state": {"state": "pending"},
+    "insert_approval": {"operation_id": "o-new", "root_id": "o-new", "state": "pending"},
+    "get_approval_of_asker": {"root_id": "o-40000"},
+    "count_followers": {"root_id": "o-40000"},
+    "list_approvals_of_root": {"root_id": "o-40000"},
+    "decide_approval_if_unmoved": {"state": "approved", "expected_state": "pending"},
+    "spend_approval": {"state": "approved"},
+    "permit_operation_if_unmoved": {"state": "pending", "expected_state": "awaiting_approval"},
+    "hold_operation_if_unmoved": {"state": "awaiting_approval", "expected_state": "pending"},
+    "insert_follower": {"state": "awaiting_approval"},
+    "hand_to_dispatcher_if_unsent": {"sender": "dispatcher"},
     "list_due_effects": {"asked": '{"effect-1": 1, "effect-2": 1}'},
     "page_namespace_checkpoints": CHECKPOINTS,
     "page_thread_checkpoints": CHECKPOINTS,

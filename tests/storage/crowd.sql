@@ -126,3 +126,10 @@ from generate_series(1, 10000) n;
 insert into counterfoil_audit (tenant, at, who, shown, role, act, kind, subject, reason)
 select pg_temp.tenant(n), n, 'p-' || n % 50, 'P-' || n % 50, 'operator', 'requeue', 'operation', 'o-' || n / 3, 'why'
 from generate_series(1, 50000) n;
+
+insert into counterfoil_approval (tenant, operation_id, root_id, number, state, effect, effect_version, content_digest,
+  asker, requested_by, requested_at, decide_by, valid_for, needs_another, decided_by, reason, decided_at)
+select pg_temp.tenant(n), 'o-' || n, 'o-' || n, 1, case when n % 50 = 0 then 'pending' else 'rejected' end, 'effect-1', 1,
+  cast(repeat('c', 32) as bytea), 'task', 'eve', n, n + 1000, 1000, 0, case when n % 50 > 0 then 'ann' end,
+  case when n % 50 > 0 then 'why' end, case when n % 50 > 0 then n end
+from generate_series(1, 50000) n;

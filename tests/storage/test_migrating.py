@@ -161,5 +161,7 @@ def test_django_hands_over_its_connection(place: Place) -> None:
             **{key: str(info.get(name, "")) for key, name in names.items()},
         }
     given = json.dumps({"NAME": url.path, **options})
-    subprocess.run([sys.executable, "-c", DJANGO, given, json.dumps(INITIAL)], check=True, env={**os.environ, "PYTHONPATH": SOURCE})
+    subprocess.run(
+        [sys.executable, "-c", DJANGO, given, json.dumps(INITIAL)], check=True, env={**os.environ, "PYTHONPATH": SOURCE}
+    )
     assert writes_nothing(place)

@@ -83,6 +83,7 @@ def listed(sql: str, column: str) -> set[str]:
         ("counterfoil_thread", "state", states.ThreadState),
         ("counterfoil_thread", "status", states.WorkflowStatus),
         ("counterfoil_wait", "state", states.WaitState),
+        ("counterfoil_approval", "state", states.ApprovalState),
         ("counterfoil_event", "state", states.InboxState),
         ("counterfoil_tenant", "status", states.TenantStatus),
         ("counterfoil_token", "role", Role),
@@ -97,7 +98,7 @@ def test_check_lists_equal_the_tables_of_states(
 
 def test_every_check_list_is_compared(database: sqlite3.Connection) -> None:
     text = " ".join(migrator.squeeze(sql) for sql in definitions(database).values())
-    assert len(re.findall(r"check \((\w+) (?:in \(|= '\w+' or \1 = )", text)) == 14
+    assert len(re.findall(r"check \((\w+) (?:in \(|= '\w+' or \1 = )", text)) == 15
 
 
 def test_the_terminal_states_are_those_that_have_a_time_of_settling(database: sqlite3.Connection) -> None:

@@ -29,6 +29,7 @@ from counterfoil.verifying import Verification, verify
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
+    from counterfoil.aio.approvals import AsyncApprovals
     from counterfoil.aio.joining import AsyncJoined
     from counterfoil.aio.workflows import AsyncWorkflows
     from counterfoil.clock import Clock
@@ -110,6 +111,13 @@ class AsyncCounterfoil:
         from counterfoil.aio.workflows import AsyncWorkflows  # noqa: PLC0415 - many programs have none
 
         return AsyncWorkflows(self.desk)
+
+    @property
+    def approvals(self) -> AsyncApprovals:
+        """Return what waits for a person's decision before it is sent, and the decisions."""
+        from counterfoil.aio.approvals import AsyncApprovals  # noqa: PLC0415 - many programs have none
+
+        return AsyncApprovals(self.desk)
 
     @property
     def review(self) -> AsyncReviews:

@@ -21,6 +21,10 @@ COMMANDS: Final[Mapping[str, tuple[str, str]]] = {
         "counterfoil.cli.explain",
         "Say why an operation ran, did not run, or waits; or print an error's page.",
     ),
+    "approvals": (
+        "counterfoil.cli.approvals",
+        "List what waits for a decision before it is sent, show it, approve, reject, edit or cancel it.",
+    ),
     "outbox": ("counterfoil.cli.outbox", "List what waits to be sent, pause it, requeue or skip dead letters."),
     "workflows": (
         "counterfoil.cli.workflows",

@@ -130,6 +130,14 @@ def key_given(operation: Operation) -> str | None:
     return provider_key(key, operation.facts.key_length)
 
 
+def readable(arguments: Mapping[str, Any]) -> dict[str, Any]:
+    """Return an effect's arguments as people may see them: credentials made unreadable."""
+    from counterfoil.credentials import REDACTED, is_secret_name, redact_text
+
+    shown = {name: redact_text(value) if isinstance(value, str) else value for name, value in arguments.items()}
+    return {name: REDACTED if is_secret_name(name) else value for name, value in shown.items()}
+
+
 def case_json(case: Case) -> dict[str, Any]:
     """Return a case as JSON shows it."""
     return asdict(case)

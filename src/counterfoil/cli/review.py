@@ -82,16 +82,12 @@ def show(session: Session, case: str, *, arguments: bool) -> None:
 def _arguments(session: Session, detail: OperationDetail) -> dict[str, Any] | None:
     """Return the stored arguments of an operation, credentials made unreadable; None once they are dropped."""
     from counterfoil import codec
-    from counterfoil.credentials import REDACTED, is_secret_name, redact_text
+    from counterfoil.cli.output import readable
     from counterfoil.storage.scripts import reads
 
     operation = detail.operation
     payload = session.read(lambda: reads.payload(operation.tenant, operation.operation_id))
-    if payload is None:
-        return None
-    given: dict[str, Any] = codec.decode(payload)
-    shown = {name: redact_text(value) if isinstance(value, str) else value for name, value in given.items()}
-    return {name: REDACTED if is_secret_name(name) else value for name, value in shown.items()}
+    return None if payload is None else readable(codec.decode(payload))
 
 
 def _show_arguments(given: dict[str, Any] | None) -> None:

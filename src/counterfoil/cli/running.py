@@ -37,6 +37,7 @@ class Told:
     late: int
     lost: int
     expired: int
+    decisions: int
     asked: int
     resent: int
     looked_up: int

@@ -19,6 +19,10 @@ class Deed(StrEnum):
     CANCEL_WORKFLOW = "workflow.cancel"
     RESUME_WORKFLOW = "workflow.resume"
     DELETE_WORKFLOW = "workflow.delete"
+    APPROVE = "approval.approve"
+    REJECT = "approval.reject"
+    EDIT = "approval.edit"
+    WITHDRAW = "approval.cancel"
     ISSUE_TOKEN = "token.issue"  # noqa: S105 - the name of an act
     ROTATE_TOKEN = "token.rotate"  # noqa: S105
     REVOKE_TOKEN = "token.revoke"  # noqa: S105
@@ -33,6 +37,7 @@ class Kind(StrEnum):
     OPERATION = "operation"
     PAUSE = "pause"
     WORKFLOW = "workflow"
+    APPROVAL = "approval"
     TOKEN = "token"  # noqa: S105 - the name of a kind
     TENANT = "tenant"
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+from counterfoil.core.approvals import Gate, is_open
 from counterfoil.core.leases import is_over
 from counterfoil.core.machine import sources
 from counterfoil.core.states import (
@@ -17,7 +18,7 @@ from counterfoil.core.states import (
     OperationState,
     Sender,
 )
-from counterfoil.core.unknown import Times, UnknownPlan, all_under_key, decide_unknown
+from counterfoil.core.unknown import PersonDecides, Resend, Times, UnknownPlan, all_under_key, decide_unknown
 
 if TYPE_CHECKING:
     from counterfoil.model import ProviderFacts
@@ -44,6 +45,10 @@ class Snapshot:
     facts: ProviderFacts
     now: int
     is_purged: bool = False
+    decide_by: int | None = None
+    """Until when somebody may decide whether it is sent, while it waits for that."""
+    approved_until: int | None = None
+    """Until when it may be sent; None: nobody asked."""
 
     @property
     def times(self) -> Times:
@@ -60,6 +65,8 @@ class Wanted:
     identity: bytes
     known_dead: str | None = None
     """A holder whose process is certainly gone: its lease no longer counts."""
+    gate: Gate | None = None
+    """Whether it may be sent only with a decision."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,13 +123,25 @@ class Closed:
 
 
 @dataclass(frozen=True, slots=True)
+class AwaitsApproval:
+    """Somebody is asked whether it may be sent; `is_over` says that nobody decided in time."""
+
+    is_over: bool
+
+
+@dataclass(frozen=True, slots=True)
+class NeedsApproval:
+    """It may not be sent without a decision, and there is none that holds now."""
+
+
+@dataclass(frozen=True, slots=True)
 class PastRetention:
     """It is settled, and its receipt's detail was purged: only when and how it ended is known."""
 
 
 @dataclass(frozen=True, slots=True)
 class NotCallers:
-    """It waits for an approval, for the dispatcher, or for a person; a caller may not send it."""
+    """It waits for the dispatcher, or for a person; a caller may not send it."""
 
     state: OperationState
     sender: Sender
@@ -138,6 +157,8 @@ ClaimDecision = (
     | WrongEffect
     | OtherVersion
     | Closed
+    | AwaitsApproval
+    | NeedsApproval
     | NotCallers
 )
 
@@ -154,21 +175,33 @@ def decide_claim(row: Snapshot, wanted: Wanted) -> ClaimDecision:
         return PastRetention() if row.is_purged else AlreadySettled()
     if row.effect_version != wanted.effect_version:
         return OtherVersion(row.effect_version)
-    return _decide_open(row, wanted.known_dead)
+    return _decide_open(row, wanted)
 
 
-def _decide_open(row: Snapshot, known_dead: str | None) -> ClaimDecision:
+def _decide_open(row: Snapshot, wanted: Wanted) -> ClaimDecision:
+    permitted = is_open(row.approved_until, now=row.now, gated=wanted.gate is not None)
     match row.state:
+        case OperationState.AWAITING_APPROVAL:
+            return AwaitsApproval(row.decide_by is not None and row.decide_by <= row.now)
         case OperationState.PENDING if row.sender is Sender.CALLER:
-            return MayClaim()
-        case OperationState.IN_FLIGHT if not is_over(row.lease_until, row.now) and row.holder != known_dead:
+            return MayClaim() if permitted else NeedsApproval()
+        case OperationState.IN_FLIGHT if not is_over(row.lease_until, row.now) and row.holder != wanted.known_dead:
             return Held(row.holder or "", row.lease_until, row.now - row.claimed_at)
         case OperationState.IN_FLIGHT:
-            return Unsettled(decide_unknown(row.facts, row.times), expired=True)
+            return Unsettled(_plan(row, permitted=permitted), expired=True)
         case OperationState.UNKNOWN:
-            return Unsettled(decide_unknown(row.facts, row.times), expired=False)
+            return Unsettled(_plan(row, permitted=permitted), expired=False)
         case _:
             return NotCallers(row.state, row.sender)
+
+
+def _plan(row: Snapshot, *, permitted: bool) -> UnknownPlan:
+    """Say what may be done with an unknown outcome: to be sent again, it must be permitted still."""
+    plan = decide_unknown(row.facts, row.times)
+    return PersonDecides(UNPERMITTED) if isinstance(plan, Resend) and not permitted else plan
+
+
+UNPERMITTED: Final = "its approval ran out, so that it is not sent again under its key"
 
 
 # --- a worker that comes back late -----------------------------------------------------------------------------------

@@ -76,7 +76,7 @@ OPERATION: Table[OperationState, OperationEvent] = (
     Transition(_S.AWAITING_APPROVAL, _E.APPROVED, _S.PENDING),
     Transition(_S.AWAITING_APPROVAL, _E.REJECTED, _S.REJECTED),
     Transition(_S.AWAITING_APPROVAL, _E.DECISION_EXPIRED, _S.EXPIRED),
-    Transition(_S.AWAITING_APPROVAL, _E.CANCELLED, _S.CANCELLED),
+    Transition(_S.AWAITING_APPROVAL, _E.CANCELLED, _S.CANCELLED, "by a person, or edited: another one follows it"),
     Transition(_S.PENDING, _E.CLAIMED, _S.IN_FLIGHT, "attempt n, fence f, deadline"),
     Transition(_S.PENDING, _E.CANCELLED, _S.CANCELLED),
     Transition(_S.PENDING, _E.INTENT_EXPIRED, _S.EXPIRED),
@@ -212,6 +212,44 @@ class EvidenceKind(StrEnum):
     LATE_REPLY = "late_reply"
     LOOKUP = "lookup"
     VERDICT = "verdict"
+
+
+# --- approvals -------------------------------------------------------------------------------------------------------
+
+
+class ApprovalState(StrEnum):
+    """What became of the question whether an operation may be sent."""
+
+    PENDING = "pending"
+    APPROVED = "approved"
+    REJECTED = "rejected"
+    EDITED = "edited"
+    EXPIRED = "expired"
+    CANCELLED = "cancelled"
+
+
+class ApprovalEvent(StrEnum):
+    """What can happen to an approval."""
+
+    APPROVED = "approved"
+    REJECTED = "rejected"
+    EDITED = "edited"
+    EXPIRED = "expired"
+    CANCELLED = "cancelled"
+
+
+_P, _Q = ApprovalState, ApprovalEvent
+
+APPROVAL: Table[ApprovalState, ApprovalEvent] = (
+    Transition(_P.PENDING, _Q.APPROVED, _P.APPROVED, "for exactly this content, and for as long as it says"),
+    Transition(_P.PENDING, _Q.REJECTED, _P.REJECTED),
+    Transition(_P.PENDING, _Q.EDITED, _P.EDITED, "another operation follows it, and is asked about anew"),
+    Transition(_P.PENDING, _Q.EXPIRED, _P.EXPIRED, "nobody decided in time"),
+    Transition(_P.PENDING, _Q.CANCELLED, _P.CANCELLED),
+    Transition(_P.APPROVED, _Q.EDITED, _P.EDITED, "only while nothing was sent under it"),
+    Transition(_P.APPROVED, _Q.EXPIRED, _P.EXPIRED, "it ran out before the send, and is asked for again"),
+    Transition(_P.APPROVED, _Q.CANCELLED, _P.CANCELLED, "only while nothing was sent under it"),
+)
 
 
 # --- threads ---------------------------------------------------------------------------------------------------------

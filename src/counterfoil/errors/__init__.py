@@ -9,6 +9,14 @@ from counterfoil.errors.access import (
     NotAllowed,
     TenantNotFound,
 )
+from counterfoil.errors.approvals import (
+    ApprovalExpired,
+    ApprovalNotFound,
+    ApprovalRejected,
+    ApprovalRequired,
+    DecisionConflict,
+    OwnRequest,
+)
 from counterfoil.errors.operations import (
     CaseNotFound,
     DifferentEffect,
@@ -116,6 +124,10 @@ from counterfoil.exits import Exit, Retry
 __all__ = [
     "REGISTRY",
     "AccessError",
+    "ApprovalExpired",
+    "ApprovalNotFound",
+    "ApprovalRejected",
+    "ApprovalRequired",
     "AsyncEffectInSync",
     "BranchRequired",
     "BranchTaken",
@@ -126,6 +138,7 @@ __all__ = [
     "ConstraintViolated",
     "ContradictoryDeclaration",
     "CounterfoilError",
+    "DecisionConflict",
     "DifferentEffect",
     "DuplicateEffect",
     "EffectInCachedNode",
@@ -171,6 +184,7 @@ __all__ = [
     "OperationQueued",
     "OutcomeNotStored",
     "OutcomeUnknown",
+    "OwnRequest",
     "PauseNotFound",
     "PoolExhausted",
     "ReceiptUnreadable",

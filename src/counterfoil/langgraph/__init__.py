@@ -16,7 +16,9 @@ except ModuleNotFoundError as missing:
         f" {install_line('counterfoil[langgraph]')}"
     ) from None
 
+from counterfoil.langgraph.approve import aapprove, approve
 from counterfoil.langgraph.compile import for_server
+from counterfoil.langgraph.decisions import Decision
 from counterfoil.langgraph.enqueue import aenqueue, enqueue
 from counterfoil.langgraph.mint import amint, mint
 from counterfoil.langgraph.perform import aperform, perform, retry_on
@@ -32,9 +34,12 @@ from counterfoil.langgraph.waits import (
 )
 
 __all__ = [
+    "Decision",
+    "aapprove",
     "aenqueue",
     "amint",
     "aperform",
+    "approve",
     "asleep_for",
     "asleep_until",
     "asleep_until_next",

@@ -57,7 +57,7 @@ class Run:
 
     __slots__ = (
         *("attempt", "before", "branched_at", "context", "ended", "ending", "holder", "is_workflow", "key", "parked"),
-        *("skipping", "wake_in"),
+        *("skipping", "wake_in", "awaits"),
     )
 
     def __init__(
@@ -76,6 +76,8 @@ class Run:
         self.holder = holder
         self.branched_at = branched_at
         self.parked: list[str] = []
+        self.awaits: set[str] = set()
+        """Operations that wait for a decision, among those it is parked on."""
         self.ended = False
         self.is_workflow = is_workflow
         self.before: Mapping[str, Any] | None = None

@@ -29,7 +29,9 @@ def of_state(run: Run, state: StateSnapshot, control: RunControl) -> Ending:
     if not state.next:
         return Finished()
     if run.parked:
-        return Paused(f"the outcome of {run.parked[-1]}", due_in=run.wake_in)
+        last = run.parked[-1]
+        what = "a decision about" if last in run.awaits else "the outcome of"
+        return Paused(f"{what} {last}", due_in=run.wake_in)
     if any(not is_ours(found) for found in state.interrupts):
         return Paused("an answer to its question")
     if state.interrupts:

@@ -12,8 +12,11 @@ from counterfoil.desk import check_effect
 from counterfoil.enqueuing import Enqueuing
 from counterfoil.errors import EffectInCachedNode, IntentWouldBeLost
 from counterfoil.langgraph.context import CACHED, Here, locate
+from counterfoil.langgraph.decisions import Decision, named
 from counterfoil.langgraph.intents import CURRENT, Collector
+from counterfoil.model import OperationKey
 from counterfoil.storage.scripts import outbox
+from counterfoil.storage.scripts.claims import existing_operation
 
 if TYPE_CHECKING:
     from counterfoil.delivery import Delivery
@@ -21,14 +24,14 @@ if TYPE_CHECKING:
     from counterfoil.model import Intent
 
 
-def enqueue(effect: Effect[Any], /, *, delivery: Delivery | None = None, **arguments: Any) -> Intent:
+def enqueue(effect: Effect[Any] | Decision[Any], /, *, delivery: Delivery | None = None, **arguments: Any) -> Intent:
     """Ask for an operation that a dispatcher sends once the node's result is stored, and only then.
 
     Nothing is recorded before the node ends; an attempt that fails, or an interrupt, leaves nothing of it. Tenant,
     request, workflow and principal come from the run.
 
     Args:
-        effect: The declared effect.
+        effect: The declared effect; or what `approve` returned, which names its arguments, too.
         delivery: When it is sent, in which order, how often, and until when.
         **arguments: The effect's arguments.
 
@@ -43,21 +46,37 @@ def enqueue(effect: Effect[Any], /, *, delivery: Delivery | None = None, **argum
     refuse_nested("enqueue")
     refuse_on_loop("enqueue", f"await aenqueue({getattr(effect, '__name__', '...')}, ...)")
     collector, call = _asked(effect, arguments, delivery)
+    if (edited := _edited(effect, call)) is not None:
+        call.go_on_with(call.desk.store.read(lambda: existing_operation(edited)))
     return _taken(collector, call, call.desk.store.read(lambda: outbox.find(call.wish)))
 
 
-async def aenqueue(effect: Effect[Any], /, *, delivery: Delivery | None = None, **arguments: Any) -> Intent:
+async def aenqueue(
+    effect: Effect[Any] | Decision[Any], /, *, delivery: Delivery | None = None, **arguments: Any
+) -> Intent:
     """Ask for an operation in an async node, task or tool; see `enqueue`."""
     refuse_nested("aenqueue")
     collector, call = _asked(effect, arguments, delivery)
+    if (edited := _edited(effect, call)) is not None:
+        call.go_on_with(await call.desk.async_store.read(lambda: existing_operation(edited)))
     return _taken(collector, call, await call.desk.async_store.read(lambda: outbox.find(call.wish)))
 
 
-def _asked(effect: Effect[Any], arguments: dict[str, Any], delivery: Delivery | None) -> tuple[Collector, Enqueuing]:
+def _asked(
+    asked: Effect[Any] | Decision[Any], given: dict[str, Any], delivery: Delivery | None
+) -> tuple[Collector, Enqueuing]:
+    effect, arguments = named(asked, given)
     check_effect(effect)
     here = locate("enqueue", elsewhere="enqueue")
     collector = _collector(effect, here)
     return collector, Enqueuing(here.desk, effect, arguments, here.trusted, here.origin, delivery)
+
+
+def _edited(asked: Effect[Any] | Decision[Any], call: Enqueuing) -> OperationKey | None:
+    """Return which operation was approved in place of the one that was asked about, if a person edited that."""
+    if not isinstance(asked, Decision) or asked.approval.operation_id == call.job.key.operation_id:
+        return None
+    return OperationKey(tenant=call.job.key.tenant, operation_id=asked.approval.operation_id)
 
 
 def _collector(effect: Effect[Any], here: Here) -> Collector:

@@ -1,4 +1,4 @@
-"""A managed run waits for an unknown outcome as for a person: it parks, and goes on when the outcome is settled."""
+"""A managed run waits for an unknown outcome, or for a decision: it parks, and goes on when there is one."""
 
 from __future__ import annotations
 
@@ -8,13 +8,14 @@ from typing import TYPE_CHECKING, Any, NoReturn, TypeGuard
 from langgraph.errors import GraphInterrupt
 from langgraph.types import Command, Interrupt, StateSnapshot
 
-from counterfoil.errors import OutcomeUnknown, Retry, ThreadParked
+from counterfoil.errors import ApprovalRequired, OutcomeUnknown, Retry, ThreadParked
 
 if TYPE_CHECKING:
     from counterfoil.langgraph.context import Here, Run
 
 MARK = "counterfoil"
 OUTCOME_UNKNOWN = "outcome-unknown"
+APPROVAL_REQUIRED = "approval-required"
 WAIT = "wait"
 
 
@@ -22,8 +23,8 @@ ASK_AGAIN_MS = 10_000
 """When a workflow is entered again whose operation may be sent again under its key."""
 
 
-def park(here: Here, error: OutcomeUnknown) -> NoReturn:
-    """Interrupt the run until the outcome is settled; without a claim raise the error itself.
+def park(here: Here, error: OutcomeUnknown | ApprovalRequired) -> NoReturn:
+    """Interrupt the run until the outcome is settled, or decided about; without a claim raise the error itself.
 
     The interrupt is raised as such and not asked for through `interrupt()`: it takes no resume value, so it cannot
     use up an answer that a person gave to the node's own question.
@@ -31,12 +32,23 @@ def park(here: Here, error: OutcomeUnknown) -> NoReturn:
     if here.run is None:
         raise error
     here.run.parked.append(error.operation_id)
+    if isinstance(error, ApprovalRequired):
+        here.run.awaits.add(error.operation_id)
     if error.retry is Retry.SAFE:
         here.run.wake_in = ASK_AGAIN_MS
     raise GraphInterrupt((Interrupt(value=_told(error), id=_interrupt_id(error)),)) from error
 
 
-def _told(error: OutcomeUnknown) -> dict[str, Any]:
+def _told(error: OutcomeUnknown | ApprovalRequired) -> dict[str, Any]:
+    if isinstance(error, ApprovalRequired):
+        return {
+            MARK: APPROVAL_REQUIRED,
+            "operation_id": error.operation_id,
+            "approval_id": error.approval_id,
+            "decide_by": error.decide_by,
+            "message": error.message,
+            "next": "When it is decided, run the thread again with None as input.",
+        }
     return {
         MARK: OUTCOME_UNKNOWN,
         "operation_id": error.operation_id,
@@ -53,7 +65,7 @@ def _next(error: OutcomeUnknown) -> str:
     return "When it is settled, run the thread again with None as input."
 
 
-def _interrupt_id(error: OutcomeUnknown) -> str:
+def _interrupt_id(error: OutcomeUnknown | ApprovalRequired) -> str:
     return hashlib.sha256(f"{error.tenant}\0{error.operation_id}".encode()).hexdigest()[:32]
 
 
@@ -64,7 +76,7 @@ def is_answer_to(run_input: Any, run: Run, parked: str | None) -> TypeGuard[Comm
 
 
 def refuse_answer(run: Run, answer: Command[Any], parked: str | None, state: StateSnapshot) -> None:
-    """Refuse a resume value for a thread that waits for nothing but an unknown outcome; it stays parked.
+    """Refuse a resume value for a thread that waits for nothing but an outcome or a decision; it stays parked.
 
     Raises:
         ThreadParked: the value could only be taken for the answer to a question that nobody asked.
@@ -84,13 +96,14 @@ def refuse_answer(run: Run, answer: Command[Any], parked: str | None, state: Sta
         )
     run.parked.append(parked)
     raise ThreadParked(
-        f"This thread waits for the outcome of operation {parked}, which is unknown. A resume value cannot settle that."
-        " Settle it (counterfoil review list) and run the thread again with None as input.",
+        f"This thread waits for operation {parked}: for its outcome, which is unknown, or for an approval. A resume"
+        " value is neither. Settle it (counterfoil review list) or decide (counterfoil approvals list), and run the"
+        " thread again with None as input.",
         tenant=run.key.tenant,
         operation_id=parked,
     )
 
 
 def is_ours(found: Interrupt) -> bool:
-    """Say whether an interrupt waits for an unknown outcome, an event or a time."""
-    return isinstance(found.value, dict) and found.value.get(MARK) in {OUTCOME_UNKNOWN, WAIT}
+    """Say whether an interrupt waits for an unknown outcome, a decision, an event or a time."""
+    return isinstance(found.value, dict) and found.value.get(MARK) in {OUTCOME_UNKNOWN, APPROVAL_REQUIRED, WAIT}

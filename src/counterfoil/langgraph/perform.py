@@ -9,6 +9,7 @@ from langgraph.types import RetryPolicy
 from counterfoil.aio.ledger import AsyncCounterfoil
 from counterfoil.desk import check_effect
 from counterfoil.errors import (
+    ApprovalRequired,
     CounterfoilError,
     EffectInCachedNode,
     MintedHere,
@@ -18,6 +19,7 @@ from counterfoil.errors import (
     VersionConflict,
 )
 from counterfoil.langgraph.context import CACHED, Here, locate
+from counterfoil.langgraph.decisions import Decision, named
 from counterfoil.langgraph.mint import PREFIX
 from counterfoil.langgraph.parking import park
 from counterfoil.ledger import Counterfoil
@@ -25,7 +27,7 @@ from counterfoil.storage.scripts import threads
 from counterfoil.storage.scripts.threads import ThreadKey
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     from counterfoil.effects import Effect
     from counterfoil.langgraph.context import Run
@@ -36,10 +38,15 @@ T = TypeVar("T")
 _DEFAULT: Callable[[Exception], bool] = RetryPolicy().retry_on  # type: ignore[assignment]
 
 
-def perform(effect: Effect[T], /, **arguments: Any) -> Receipt[T]:
+def perform(effect: Effect[T] | Decision[T], /, **arguments: Any) -> Receipt[T]:
     """Perform an operation once, whatever re-enters this node; see `Counterfoil.perform`.
 
-    Tenant, request, workflow and principal come from the run. In a managed run an unknown outcome parks the run.
+    Tenant, request, workflow and principal come from the run. In a managed run an unknown outcome parks the run, and so
+    does an operation that waits for a person's decision.
+
+    Args:
+        effect: A declared effect; or what `approve` returned, which names its arguments, too.
+        **arguments: The effect's business arguments.
 
     Raises:
         NoActiveCounterfoil: there is no LangGraph run here, or it knows no Counterfoil.
@@ -49,27 +56,29 @@ def perform(effect: Effect[T], /, **arguments: Any) -> Receipt[T]:
         VersionConflict: the run no longer owns its workflow.
         OperationError: the operation cannot go on now.
     """
-    here = _ready(effect)
-    for question in _suspicions(here, effect, arguments):
-        _refuse_minted(effect, here.desk.store.read(question))
+    effect, arguments = named(effect, arguments)
+    here = ready("perform", effect)
+    for question in suspicions(here, effect, arguments):
+        refuse_minted(effect, here.desk.store.read(question))
     if (run := here.run) is not None and run.is_workflow:
         _refuse_unowned(run, effect, here.desk.store.read(_owns(run)))
     try:
         return Counterfoil(here.desk).perform_as(effect, arguments, here.trusted, here.origin)
-    except OutcomeUnknown as error:
+    except (OutcomeUnknown, ApprovalRequired) as error:
         park(here, error)
 
 
-async def aperform(effect: Effect[T], /, **arguments: Any) -> Receipt[T]:
+async def aperform(effect: Effect[T] | Decision[T], /, **arguments: Any) -> Receipt[T]:
     """Perform an operation once in an async node, task or tool; see `perform`."""
-    here = _ready(effect)
-    for question in _suspicions(here, effect, arguments):
-        _refuse_minted(effect, await here.desk.async_store.read(question))
+    effect, arguments = named(effect, arguments)
+    here = ready("perform", effect)
+    for question in suspicions(here, effect, arguments):
+        refuse_minted(effect, await here.desk.async_store.read(question))
     if (run := here.run) is not None and run.is_workflow:
         _refuse_unowned(run, effect, await here.desk.async_store.read(_owns(run)))
     try:
         return await AsyncCounterfoil(here.desk).perform_as(effect, arguments, here.trusted, here.origin)
-    except OutcomeUnknown as error:
+    except (OutcomeUnknown, ApprovalRequired) as error:
         park(here, error)
 
 
@@ -83,9 +92,16 @@ def retry_on(error: Exception) -> bool:
     return _DEFAULT(error)
 
 
-def _ready(effect: Effect[Any]) -> Here:
+def ready(asked: str, effect: Effect[Any]) -> Here:
+    """Find the run that asks for an effect, and refuse where its answer would not be its own.
+
+    Raises:
+        NoActiveCounterfoil: there is none, or it knows no Counterfoil.
+        EffectInCachedNode: a cache may answer for this node.
+        TenantMissing: the run has no tenant.
+    """
     check_effect(effect)
-    here = locate("perform")
+    here = locate(asked)
     if (node := CACHED.get()) is not None:
         raise EffectInCachedNode(
             f"The effect {effect.name} was asked for in the node {node}, which has a cache policy: for another request"
@@ -100,7 +116,7 @@ def _ready(effect: Effect[Any]) -> Here:
     return here
 
 
-def _suspicions(here: Here, effect: Effect[Any], arguments: dict[str, Any]) -> list[Maker[bool]]:
+def suspicions(here: Here, effect: Effect[Any], arguments: Mapping[str, Any]) -> list[Maker[bool]]:
     """Return a question for each key field whose value may have been minted in this very step."""
     values = [arguments.get(name) for name in effect.key.fields]
     minted = [value for value in values if isinstance(value, str) and value.startswith(PREFIX)]
@@ -126,7 +142,12 @@ def _refuse_unowned(run: Run, effect: Effect[Any], is_owned: bool) -> None:  # n
         )
 
 
-def _refuse_minted(effect: Effect[Any], minted_here: bool) -> None:  # noqa: FBT001 - the answer to the question
+def refuse_minted(effect: Effect[Any], minted_here: bool) -> None:  # noqa: FBT001 - the answer to the question
+    """Refuse an id that may be another one when the step is entered again.
+
+    Raises:
+        MintedHere: it is one.
+    """
     if minted_here:
         raise MintedHere(
             f"The effect {effect.name} would use an id that this very step minted: if the step runs again before it"

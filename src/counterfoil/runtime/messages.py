@@ -12,9 +12,10 @@ from counterfoil.model import NotSent
 from counterfoil.results import NeverStarted, Raised, Returned, outcome_of
 from counterfoil.runners import uptime
 from counterfoil.storage.scripts.claims import granted_by
-from counterfoil.storage.scripts.outbox import Finished, Unbegun
+from counterfoil.storage.scripts.outbox import Finished, Unapproved, Unbegun
 
 if TYPE_CHECKING:
+    from counterfoil.core.approvals import Gate
     from counterfoil.desk import Desk
     from counterfoil.effects import Effect
     from counterfoil.performing import Job
@@ -34,11 +35,14 @@ class Message:
     granted: Granted
     claimed_at: float
     stream: str | None
+    was_asked: bool
+    """Whether somebody permitted it: what is claimed is permitted still, or nobody was asked."""
 
     @classmethod
     def of(cls, desk: Desk, effect: Effect[Any], row: Row, claimed_at: float) -> Message:
         """Return the message that a claimed row stands for."""
-        return cls(effect, desk.stored_job(effect, row), granted_by(row), claimed_at, row["stream"])
+        job, was_asked = desk.stored_job(effect, row), row["approved_until"] is not None
+        return cls(effect, job, granted_by(row), claimed_at, row["stream"], was_asked)
 
     @property
     def order(self) -> tuple[str, str]:
@@ -49,12 +53,19 @@ class Message:
         """Run the effect, unless the claim may be another worker's by now, and return what is to be recorded."""
         if (uptime() - self.claimed_at) * 1000 >= PATIENCE_MS:
             return self.unbegun()
+        if not self.was_asked and (gate := self.effect.stored_gate(self.granted.payload)) is not None:
+            return self._unapproved(gate)
         result = await runner.run(performing.run(self.job, self.granted), wait_ms=0, claimed_at=self.claimed_at)
         return self._ended(result)
 
     def unbegun(self, delay: int = 0) -> Unbegun:
         """Return the claim, to be given back."""
         return Unbegun(key=self.job.key, fence=self.granted.fence, delay=delay)
+
+    def _unapproved(self, gate: Gate) -> Unapproved:
+        """Return the claim of an intent that was recorded when its effect needed no decision."""
+        asked_by = self.job.request.trusted.principal
+        return Unapproved(key=self.job.key, fence=self.granted.fence, gate=gate, requested_by=asked_by)
 
     def lost(self, error: BaseException) -> Finished:
         """Return what is recorded of an effect whose sending was cut short: nobody knows."""

@@ -49,6 +49,7 @@ class Counts:
 
     lost: int = 0
     expired: int = 0
+    decisions: int = 0
     asked: int = 0
     resent: int = 0
     settled: int = 0
@@ -86,6 +87,7 @@ class Reconciler:
         for row in await self.desk.async_store.read(lambda: reconciling.lapsed(PAGE)):
             self.counts.lost += await self._moved(partial(reconciling.lose_if_unmoved, *_seen(row), RAN_OUT))
         self.counts.expired += len(await awrite(self.desk, lambda: reconciling.expire(PAGE)))
+        self.counts.decisions += len(await awrite(self.desk, lambda: reconciling.expire_decisions(PAGE)))
         for row in await self.desk.async_store.read(lambda: reconciling.unknown_due(PAGE)):
             try:
                 await self._look_up(row)

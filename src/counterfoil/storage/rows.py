@@ -18,6 +18,7 @@ from counterfoil.core.unknown import still_holding
 from counterfoil.errors import UnsupportedValue
 from counterfoil.model import (
     PURGED,
+    Approval,
     Attempt,
     Case,
     Evidence,
@@ -35,7 +36,7 @@ if TYPE_CHECKING:
 NEWEST: Final = LARGEST
 """Larger than every seq: where paging begins."""
 
-_CASE_PREFIX = "case-"
+_CASE_PREFIX, _APPROVAL_PREFIX = "case-", "approval-"
 _ORIGIN = ("thread_id", "checkpoint_ns", "checkpoint_id", "node", "task_id", "run_id", "trace_id")
 _TRUSTED = ("request_id", "workflow_id", "principal")
 _SUMMARY = (
@@ -81,6 +82,8 @@ def snapshot(row: Row, facts: ProviderFacts | None = None) -> Snapshot:
         facts=still_holding(begun, facts) if facts else begun,
         now=row["now"],
         is_purged=row["receipt_marker"] == PURGED,
+        decide_by=row["decide_by"],
+        approved_until=row["approved_until"],
     )
 
 
@@ -175,8 +178,43 @@ def case_id(seq: int) -> str:
 
 def case_seq(text: str) -> int | None:
     """Return the number behind a case's public id, or None if it is not one."""
-    number = text.removeprefix(_CASE_PREFIX)
+    return _number(text, _CASE_PREFIX)
+
+
+def _number(text: str, prefix: str) -> int | None:
+    number = text.removeprefix(prefix)
     return int(number) if number.isascii() and number.isdigit() and len(number) < 19 else None  # noqa: PLR2004 - 2^63
+
+
+def approval_id(seq: int) -> str:
+    """Return an approval's public id."""
+    return f"{_APPROVAL_PREFIX}{seq}"
+
+
+def approval_seq(text: str) -> int | None:
+    """Return the number behind an approval's public id, or None if it is not one."""
+    return _number(text, _APPROVAL_PREFIX)
+
+
+def approval(row: Row) -> Approval:
+    """Return a row of the approval table."""
+    names = ("tenant", "operation_id", "effect", "effect_version", "state", "requested_by", "requested_at", "decide_by")
+    more = (
+        "edited_by",
+        "follows",
+        "followed_by",
+        "decided_by",
+        "reason",
+        "decided_at",
+        "valid_until",
+        "spent_at",
+        "now",
+    )
+    return Approval(
+        approval_id=approval_id(row["seq"]),
+        fingerprint=codec.text_digest(row["content_digest"]),
+        **{name: row[name] for name in (*names, *more)},
+    )
 
 
 def case(row: Row) -> Case:

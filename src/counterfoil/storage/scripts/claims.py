@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from counterfoil import codec
+from counterfoil.core.approvals import is_open, root_of, successor_of
 from counterfoil.core.effects import (
     AlreadySettled,
+    AwaitsApproval,
     ClaimDecision,
+    Closed,
     MayClaim,
+    NeedsApproval,
     Unsettled,
     Wanted,
     decide_claim,
@@ -29,6 +33,7 @@ from counterfoil.core.unknown import (
 )
 from counterfoil.storage import rows
 from counterfoil.storage.script import Row, Script, held_row, lone_row, one_row
+from counterfoil.storage.scripts import gates
 from counterfoil.storage.scripts.moves import (
     DIED,
     RAN_OUT,
@@ -38,6 +43,7 @@ from counterfoil.storage.scripts.moves import (
 )
 
 if TYPE_CHECKING:
+    from counterfoil.core.approvals import Gate
     from counterfoil.model import OperationKey, Origin, ProviderFacts, Trusted
 
 
@@ -58,6 +64,10 @@ class Request:
     trusted: Trusted
     origin: Origin
     known_dead: str | None = None
+    gate: Gate | None = None
+    """Whether it may be sent only with a decision."""
+    asker: str = ""
+    """Which step asks for it, where one does: who asks again from elsewhere asks anew what a person has edited."""
 
     @property
     def id(self) -> dict[str, Any]:
@@ -72,7 +82,13 @@ class Request:
             effect_version=self.effect_version,
             identity=self.digests.identity,
             known_dead=self.known_dead,
+            gate=self.gate,
         )
+
+    @property
+    def asking(self) -> gates.Asking:
+        """Return for whom a decision is asked."""
+        return gates.Asking(asker=self.asker, requested_by=self.trusted.principal)
 
     def columns(self) -> dict[str, Any]:
         """Return the columns that every new operation starts with."""
@@ -114,6 +130,14 @@ class Seen:
     decision: ClaimDecision
     row: Row
     case: Row | None = None
+    approval: Row | None = None
+    follower: Row | None = None
+    """What was asked for this asker about the operation that follows it, where a person has edited it."""
+
+    @property
+    def was_edited(self) -> bool:
+        """Say whether a person has written something else in its place."""
+        return self.approval is not None and self.approval["followed_by"] is not None
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,7 +175,40 @@ def judge(request: Request, row: Row) -> Script[Seen]:
     decision = decide_claim(rows.snapshot(row, request.facts), request.wanted)
     if isinstance(decision, AlreadySettled):
         return Seen(decision, row)
+    if isinstance(decision, AwaitsApproval | Closed):
+        return (yield from _with_approval(request, decision, row))
     return Seen(decision, row, (yield from unknown_case(request.key, row)))
+
+
+def _with_approval(request: Request, decision: ClaimDecision, row: Row) -> Script[Seen]:
+    """Read what was asked last about an operation, and if it was edited, what follows it for this asker."""
+    if row["approved_until"] is None:
+        return Seen(decision, row)
+    last = yield from gates.newest(request.key)
+    if last is None or last["followed_by"] is None:
+        return Seen(decision, row, approval=last)
+    asked_by = {"tenant": request.key.tenant, "root_id": last["root_id"], "asker": request.asker}
+    newest = yield from one_row("get_approval_of_asker", **asked_by)
+    is_follower = newest is not None and newest["seq"] > last["seq"]
+    return Seen(decision, row, approval=last, follower=newest if is_follower else None)
+
+
+def ask_anew(request: Request) -> Script[Seen]:
+    """Ask about an operation that a person has edited for somebody else: as one of its own, which follows it."""
+    row = yield from held_row("lock_operation", **request.id)
+    seen = yield from judge(request, row)
+    if seen.follower is not None or seen.approval is None:
+        return seen
+    key, gate = request.key, request.gate or gates.stored_gate(seen.approval)
+    number = yield from gates.next_number(key)
+    following = replace(request, key=replace(key, operation_id=successor_of(root_of(key.operation_id), number)))
+    yield from ask(replace(following, gate=gate), follows=key.operation_id)
+    return (yield from judge(request, row))
+
+
+def existing_operation(key: OperationKey) -> Script[Row]:
+    """Read an operation that is known to be there."""
+    return (yield from held_row("get_operation", **key_params(key)))
 
 
 def unknown_case(key: OperationKey, row: Row) -> Script[Row | None]:
@@ -164,9 +221,53 @@ def unknown_case(key: OperationKey, row: Row) -> Script[Row | None]:
 
 def claim(request: Request) -> Script[ClaimResult]:
     """Take the claim, or say what stands in the way; a lease that ran out turns into an unknown outcome here."""
+    if request.gate is not None:
+        return (yield from ask(request)) or (yield from _claim_again(request))
     new = yield from lone_row("insert_claimed_operation", **_claimed_by(request))
     if new is not None:
         return begun(request, new["now"])
+    return (yield from _claim_again(request))
+
+
+def ask(request: Request, *, follows: str | None = None) -> Script[Seen | None]:
+    """Ask whether an operation may be sent that nobody has asked for yet; None if it is there."""
+    if request.gate is None:
+        raise LookupError(f"operation {request.key} needs no decision")
+    new = yield from one_row("insert_intent", **awaiting_columns(request, request.gate))
+    if new is None:
+        return None
+    row = yield from held_row("lock_operation", **request.id)
+    asking = replace(request.asking, follows=follows)
+    approval = yield from gates.ask(request.key, row, request.gate, asking)
+    return Seen(AwaitsApproval(is_over=False), row, approval=approval)
+
+
+def ask_or_hold(request: Request) -> Script[Seen]:
+    """Ask for a decision that is needed, claiming nothing."""
+    if request.gate is not None and (new := (yield from ask(request))) is not None:
+        return new
+    row = yield from held_row("lock_operation", **request.id)
+    return (yield from hold(request, (yield from judge(request, row))))
+
+
+def awaiting_columns(request: Request, gate: Gate) -> dict[str, Any]:
+    """Return the columns of a caller's new operation that waits for a decision."""
+    return {
+        **request.columns(),
+        **gates.held_columns(gate),
+        "state": gates.AWAITING.value,
+        "payload": request.payload,
+        "stream": None,
+        "due_at": 0,
+        "delay": 0,
+        "time_to_live": None,
+        "max_attempts": None,
+        "time_limit": request.facts.time_limit,
+        "lease": request.facts.lease,
+    }
+
+
+def _claim_again(request: Request) -> Script[ClaimResult]:
     row = yield from one_row("lock_operation", **request.id)
     if row is None:
         return LostRace()
@@ -175,11 +276,23 @@ def claim(request: Request) -> Script[ClaimResult]:
     seen = yield from judge(request, row)
     match seen:
         case Seen(MayClaim(), row):
-            return (yield from _take(request, row, OperationEvent.CLAIMED))
+            return (yield from take(request, row, OperationEvent.CLAIMED))
         case Seen(Unsettled(expired=True), row):
             return (yield from _expire(request, row))
         case Seen(Unsettled(plan=Resend()), row):
             return (yield from _resend(request, row))
+        case _:
+            return (yield from hold(request, seen))
+
+
+def hold(request: Request, seen: Seen) -> Script[Seen]:
+    """Ask for a decision that is needed, or end the waiting for one whose time is over; else change nothing."""
+    match seen:
+        case Seen(NeedsApproval(), row):
+            gate = request.gate or gates.stored_gate((yield from held_row("get_newest_approval", **request.id)))
+            return (yield from judge(request, (yield from gates.ask_again(request.key, row, gate, request.asking))))
+        case Seen(AwaitsApproval(is_over=True), row):
+            return (yield from judge(request, (yield from gates.expire(request.key, row))))
         case _:
             return seen
 
@@ -235,7 +348,8 @@ def granted_by(row: Row) -> Granted:
     )
 
 
-def _take(request: Request, row: Row, *events: OperationEvent) -> Script[Granted]:
+def take(request: Request, row: Row, *events: OperationEvent) -> Script[Granted]:
+    """Claim an operation whose row is locked for its next attempt."""
     state = OperationState(row["state"])
     for event in events:
         state = advance(OPERATION, state, event)
@@ -248,6 +362,7 @@ def _take(request: Request, row: Row, *events: OperationEvent) -> Script[Granted
         lease=request.facts.lease,
         time_limit=request.facts.time_limit,
     )
+    yield from gates.spend(request.key, taken)
     return granted_by({**taken, "content_digest": row["content_digest"]})
 
 
@@ -270,12 +385,13 @@ def claim_resend(request: Request, version: int) -> Script[Granted | LostRace]:
     if row is None or row["version"] != version:
         return LostRace()
     seen = rows.snapshot(row, request.facts)
-    if resend_plan(seen.facts, seen.times) is None:
+    permitted = is_open(seen.approved_until, now=seen.now, gated=request.gate is not None)
+    if not permitted or resend_plan(seen.facts, seen.times) is None:
         return LostRace()
     return (yield from _resend(request, row))
 
 
 def _resend(request: Request, row: Row) -> Script[Granted]:
-    taken = yield from _take(request, row, OperationEvent.RESEND_ALLOWED, OperationEvent.CLAIMED)
+    taken = yield from take(request, row, OperationEvent.RESEND_ALLOWED, OperationEvent.CLAIMED)
     yield from settle_case(request.key, CaseKind.UNKNOWN_OUTCOME)
     return taken

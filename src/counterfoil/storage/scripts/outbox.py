@@ -8,20 +8,22 @@ from dataclasses import dataclass
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
-from counterfoil.core.effects import ClaimDecision, decide_claim
+from counterfoil.core.effects import AwaitsApproval, ClaimDecision, MayClaim, NeedsApproval, decide_claim
 from counterfoil.core.outbox import PATIENCE_MS
 from counterfoil.core.states import AttemptOutcome, OperationState, Sender
 from counterfoil.model import OperationKey
 from counterfoil.storage import rows
-from counterfoil.storage.script import Row, Script, all_rows, lone_row, one_row, several_rows
-from counterfoil.storage.scripts import settling
+from counterfoil.storage.script import Row, Script, all_rows, held_row, lone_row, one_row, several_rows
+from counterfoil.storage.scripts import gates, settling
 from counterfoil.storage.scripts.claims import CLAIMED, Granted, Request
 from counterfoil.storage.scripts.moves import Outcome, key_params
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from counterfoil.core.approvals import Gate
     from counterfoil.core.outbox import Terms
+
 FEWEST = 2
 """From so many on, outcomes are recorded all at once."""
 
@@ -62,10 +64,11 @@ class Known:
 
 def enqueue(wish: Wish) -> Script[Queued | Known]:
     """Record an intent, or say what is known of its operation."""
-    new = yield from lone_row("insert_intent", **_columns(wish))
-    if new is not None:
-        return Queued()
-    return (yield from _known(wish.request))
+    insert = lone_row if wish.request.gate is None else one_row
+    if (yield from insert("insert_intent", **_columns(wish))) is None:
+        return (yield from _known(wish))
+    yield from _ask(wish.request)
+    return Queued()
 
 
 def find(wish: Wish) -> Script[Queued | Known]:
@@ -86,7 +89,9 @@ def enqueue_all(wishes: Sequence[Wish]) -> Script[tuple[Queued | Known, ...]]:
         request = wishes[number].request
         is_new = request.key in new
         new.discard(request.key)  # asked for twice in one call, it is new once
-        results[number] = Queued() if is_new else (yield from _known(request))
+        if is_new:
+            yield from _ask(request)
+        results[number] = Queued() if is_new else (yield from _known(wishes[number]))
     return tuple(results[number] for number in range(len(wishes)))
 
 
@@ -125,11 +130,39 @@ def _turn_of(wish: Wish) -> tuple[str, str, str]:
     return (key.tenant, stream or "", "" if stream else key.operation_id)
 
 
-def _known(request: Request) -> Script[Known]:
-    row = yield from one_row("look_at_operation", **request.id)
-    if row is None:
-        raise LookupError(f"operation {request.key} vanished")
-    return _seen(request, row)
+def _ask(request: Request) -> Script[None]:
+    """Ask for the decision that a new intent waits for, if it does."""
+    if request.gate is not None:
+        row = yield from held_row("lock_operation", **request.id)
+        yield from gates.ask(request.key, row, request.gate, request.asking)
+
+
+def _known(wish: Wish) -> Script[Known]:
+    request = wish.request
+    row = yield from held_row("look_at_operation", **request.id)
+    known = _seen(request, row)
+    if not isinstance(known.decision, AwaitsApproval | NeedsApproval | MayClaim) or row["sender"] == Sender.DISPATCHER:
+        return known
+    if row["approved_until"] is None or row["attempt"]:
+        return known
+    return (yield from _handed_over(wish))
+
+
+def _handed_over(wish: Wish) -> Script[Known]:
+    """Let a dispatcher send what its caller asked approval for, and now leaves to it."""
+    row = yield from held_row("lock_operation", **wish.request.id)
+    terms = {name: _columns(wish)[name] for name in _TERMS}
+    handed = yield from one_row(
+        "hand_to_dispatcher_if_unsent",
+        **wish.request.id,
+        **terms,
+        version=row["version"],
+        sender=Sender.DISPATCHER.value,
+    )
+    return _seen(wish.request, handed or row)
+
+
+_TERMS = ("stream", "due_at", "delay", "time_to_live", "max_attempts", "time_limit", "lease")
 
 
 def _seen(request: Request, row: Row) -> Known:
@@ -141,7 +174,8 @@ def _columns(wish: Wish) -> dict[str, Any]:
     return {
         **request.columns(),
         "sender": Sender.DISPATCHER.value,
-        "state": OperationState.PENDING.value,
+        **gates.held_columns(request.gate),
+        "state": (OperationState.PENDING if request.gate is None else gates.AWAITING).value,
         "payload": request.payload,
         "stream": terms.stream,
         "due_at": terms.due_at,
@@ -185,7 +219,17 @@ class Unbegun:
     delay: int = 0
 
 
-Ended = Finished | Unbegun
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Unapproved:
+    """A claim that is given back, since its effect may not be sent without a decision, which nobody was asked for."""
+
+    key: OperationKey
+    fence: int
+    gate: Gate
+    requested_by: str | None
+
+
+Ended = Finished | Unbegun | Unapproved
 
 
 @dataclass(frozen=True, slots=True)
@@ -209,6 +253,8 @@ def turn(ended: Sequence[Ended], lanes: Sequence[Lane], holder: str) -> Script[T
     claimed: list[Row] = []
     for lane in lanes:
         claimed.extend((yield from claim_due(lane, holder)))
+    for row in claimed:
+        yield from gates.spend(OperationKey(tenant=row["tenant"], operation_id=row["operation_id"]), row)
     return Turn(tuple(settled), tuple(claimed))
 
 
@@ -261,12 +307,24 @@ def _end(one: Ended) -> Script[settling.Settled | settling.Late | None]:
         case Finished():
             return (yield from settling.settle_among_others(one.request, one.granted, one.outcome, wait=one.wait))
         case Unbegun():
-            yield from one_row(
-                "release_if_fenced",
-                **key_params(one.key),
-                fence=one.fence,
-                delay=one.delay,
-                state=OperationState.PENDING,
-                expected_state=OperationState.IN_FLIGHT,
-            )
+            yield from _release(one.key, one.fence, one.delay)
             return None
+        case Unapproved():
+            if (yield from _release(one.key, one.fence, 0)):
+                row = yield from held_row("lock_operation", **key_params(one.key))
+                asking = gates.Asking(asker="", requested_by=one.requested_by)
+                yield from gates.ask_again(one.key, row, one.gate, asking)
+            return None
+
+
+def _release(key: OperationKey, fence: int, delay: int) -> Script[bool]:
+    """Give a claim back whose effect did not begin, if it holds still."""
+    given_back = yield from one_row(
+        "release_if_fenced",
+        **key_params(key),
+        fence=fence,
+        delay=delay,
+        state=OperationState.PENDING,
+        expected_state=OperationState.IN_FLIGHT,
+    )
+    return given_back is not None

@@ -55,7 +55,7 @@ class Wish:
 def list_operations(tenant: str | None, wish: Wish) -> Script[Page[Operation]]:
     """Return one page of operations, the newest first."""
     found: list[Row] = []
-    for each in (yield from _tenants(tenant)):
+    for each in (yield from tenants(tenant)):
         found += yield from _of_tenant(each, wish)
     found.sort(key=itemgetter("seq"), reverse=True)
     return _page([rows.operation(row) for row in found[: wish.limit]], more=len(found) > wish.limit)
@@ -77,7 +77,7 @@ def list_intents(tenant: str | None, wish: Wish, *, unsettled: bool, stream: str
     """Return one page of what a dispatcher sends, the newest first: in one state, not settled, or all."""
     asked = replace(wish, sender=Sender.DISPATCHER)
     found: list[Row] = []
-    for each in (yield from _tenants(tenant)):
+    for each in (yield from tenants(tenant)):
         if stream is not None:
             page = {**asked.filters(), "tenant": each, "stream": stream}
             found += yield from all_rows("list_operations_of_stream", **page)
@@ -114,7 +114,8 @@ def _message(detail: OperationDetail) -> Script[Message]:
     )
 
 
-def _tenants(tenant: str | None) -> Script[Sequence[str]]:
+def tenants(tenant: str | None) -> Script[Sequence[str]]:
+    """Return the tenant that is asked about, or all of them."""
     if tenant is not None:
         return [tenant]
     return [row["tenant"] for row in (yield from all_rows("list_tenants_any_tenant"))]
@@ -127,7 +128,7 @@ def _page(items: Sequence[Operation], *, more: bool) -> Page[Operation]:
 def count_operations(tenant: str | None) -> Script[dict[str, int]]:
     """Count operations by state; every state is there."""
     counts = {state.value: 0 for state in OperationState}
-    for each in (yield from _tenants(tenant)):
+    for each in (yield from tenants(tenant)):
         for row in (yield from all_rows("count_operations", tenant=each)):
             counts[row["state"]] += row["n"]
     return counts
@@ -136,7 +137,7 @@ def count_operations(tenant: str | None) -> Script[dict[str, int]]:
 def list_cases(tenant: str | None, *, state: CaseState | None, after: int, limit: int) -> Script[Page[Case]]:
     """Return one page of cases, the oldest first: nobody's case waits for ever behind newer ones."""
     found: list[Row] = []
-    for each in (yield from _tenants(tenant)):
+    for each in (yield from tenants(tenant)):
         page = {"tenant": each, "after": after, "limit": limit + 1}
         if state is None:
             found += yield from all_rows("list_cases", **page)
@@ -160,7 +161,7 @@ def payload(tenant: str, operation_id: str) -> Script[bytes | None]:
 def get_operation(tenant: str | None, operation_id: str) -> Script[tuple[OperationDetail, ...]]:
     """Return the operation with this id, whole: none, one, or without a tenant one for each that uses the id."""
     found = []
-    for each in (yield from _tenants(tenant)):
+    for each in (yield from tenants(tenant)):
         row = yield from one_row("get_operation", tenant=each, operation_id=operation_id)
         if row is not None:
             found.append((yield from _whole(row)))
@@ -197,7 +198,7 @@ def _lineage(row: Row) -> Script[list[Row]]:
 def get_case(tenant: str | None, case_id: str) -> Script[tuple[Case, OperationDetail] | None]:
     """Return a case with its operation."""
     seq = rows.case_seq(case_id)
-    for each in (yield from _tenants(tenant)):
+    for each in (yield from tenants(tenant)):
         row = None if seq is None else (yield from one_row("get_case", tenant=each, seq=seq))
         if row is not None:
             (detail,) = yield from get_operation(each, row["operation_id"])
@@ -218,7 +219,7 @@ def find(tenant: str | None, text: str, *, limit: int) -> Script[tuple[Hit, ...]
     hits: list[Hit] = []
     if not text:
         return ()
-    for each in (yield from _tenants(tenant)):
+    for each in (yield from tenants(tenant)):
         for row in (yield from all_rows("find_operations", tenant=each, id=text, limit=limit)):
             hits.append(Hit(found_by=row["found_by"], operation=rows.operation(row)))  # noqa: PERF401 - it yields
     seen = yield from get_case(tenant, text)
@@ -226,7 +227,7 @@ def find(tenant: str | None, text: str, *, limit: int) -> Script[tuple[Hit, ...]
         hits.append(Hit(found_by="case", operation=seen[1].operation))
     for last_resort in (_by_prefix, _by_provider_key):
         if not hits:
-            for each in (yield from _tenants(tenant)):
+            for each in (yield from tenants(tenant)):
                 hits += yield from last_resort(each, text, limit)
     return tuple(islice(hits, limit))
 

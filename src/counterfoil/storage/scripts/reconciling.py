@@ -5,6 +5,7 @@ from __future__ import annotations
 from operator import itemgetter
 from typing import TYPE_CHECKING
 
+from counterfoil.core.approvals import is_open
 from counterfoil.core.machine import advance
 from counterfoil.core.states import (
     OPERATION,
@@ -19,6 +20,7 @@ from counterfoil.core.unknown import resend_plan
 from counterfoil.model import OperationKey
 from counterfoil.storage import rows
 from counterfoil.storage.script import Row, Script, all_rows, held_row, one_row
+from counterfoil.storage.scripts import gates
 from counterfoil.storage.scripts.claims import LostRace
 from counterfoil.storage.scripts.moves import (
     Outcome,
@@ -65,12 +67,42 @@ def expire(limit: int) -> Script[tuple[Row, ...]]:
     return tuple(ended)
 
 
-def _expire_one(key: OperationKey, row: Row) -> Script[Row]:
+def expire_decisions(limit: int) -> Script[tuple[Row, ...]]:
+    """End the waiting for decisions that nobody made in time, and ask again for those that ran out before the send.
+
+    An operation that was to be sent again after a lost reply is unknown again; rows are taken in the order of their
+    ids.
+    """
+    moved: list[Row] = []
+    undecided = yield from all_rows("list_undecided", limit=limit)
+    unpermitted = yield from all_rows("list_unpermitted", limit=limit)
+    for found in sorted([*undecided, *unpermitted], key=itemgetter("tenant", "operation_id")):
+        key = OperationKey(tenant=found["tenant"], operation_id=found["operation_id"])
+        row = yield from one_row("lock_operation_if_free", **key_params(key))
+        if row is not None and row["version"] == found["version"]:
+            moved.append((yield from _end_decision(key, row)))
+    return tuple(moved)
+
+
+def _end_decision(key: OperationKey, row: Row) -> Script[Row]:
+    if row["state"] == OperationState.AWAITING_APPROVAL:
+        return (yield from gates.expire(key, row))
+    if (yield from _has_lost_attempt(key, row)):
+        return (yield from _unknown_again(key, row, "its approval ran out before it was sent again"))
+    last = yield from held_row("get_newest_approval", **key_params(key))
+    return (yield from gates.ask_again(key, row, gates.stored_gate(last), gates.asking_of(last)))
+
+
+def _has_lost_attempt(key: OperationKey, row: Row) -> Script[bool]:
     lost = yield from one_row(
         "get_lost_attempt_before", **key_params(key), attempt=row["attempt"] + 1, outcome=AttemptOutcome.UNKNOWN
     )
-    if lost is not None:
-        return (yield from _unknown_again(key, row))
+    return lost is not None
+
+
+def _expire_one(key: OperationKey, row: Row) -> Script[Row]:
+    if (yield from _has_lost_attempt(key, row)):
+        return (yield from _unknown_again(key, row, "the lifetime of its key ended before it was sent again"))
     return (
         yield from held_row(
             "close_intent_if_unmoved",
@@ -83,13 +115,13 @@ def _expire_one(key: OperationKey, row: Row) -> Script[Row]:
     )
 
 
-def _unknown_again(key: OperationKey, row: Row) -> Script[Row]:
+def _unknown_again(key: OperationKey, row: Row, why: str) -> Script[Row]:
     state = advance(OPERATION, OperationState.PENDING, OperationEvent.RESEND_OVER)
     kept = Outcome(outcome=AttemptOutcome.UNKNOWN, error_class=row["error_class"], error_text=row["error_text"])
     moved = yield from held_row(
         "settle_if_unmoved", **key_params(key), version=row["version"], **columns(state, kept, EvidenceKind.REPLY)
     )
-    reason = "an attempt's outcome was lost, and the lifetime of its key ended before it was sent again"
+    reason = f"an attempt's outcome was lost, and {why}"
     yield from open_case(key, moved, CaseKind.UNKNOWN_OUTCOME, reason)
     return moved
 
@@ -114,7 +146,8 @@ def resend_if_unmoved(key: OperationKey, version: int) -> Script[Row | LostRace]
         return LostRace()
     seen, tries = rows.snapshot(row), rows.tries(row)
     plan = resend_plan(seen.facts, seen.times)
-    if tries.sender is not Sender.DISPATCHER or tries.used_up or plan is None:
+    permitted = is_open(seen.approved_until, now=seen.now, gated=False)
+    if tries.sender is not Sender.DISPATCHER or tries.used_up or plan is None or not permitted:
         return LostRace()
     state = advance(OPERATION, OperationState.UNKNOWN, OperationEvent.RESEND_ALLOWED)
     kept = Outcome(outcome=AttemptOutcome.UNKNOWN, error_class=row["error_class"], error_text=row["error_text"])

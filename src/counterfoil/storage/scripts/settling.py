@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from counterfoil import codec
 from counterfoil.core.effects import (
+    MayClaim,
     NothingToAdd,
     SameEffect,
     SettlesIt,
@@ -39,7 +40,7 @@ from counterfoil.storage.script import (
     several_rows,
     user_code,
 )
-from counterfoil.storage.scripts.claims import CLAIMED, Granted, Request, Seen, begun, judge, unknown_case
+from counterfoil.storage.scripts.claims import CLAIMED, Granted, Request, Seen, begun, judge, take, unknown_case
 from counterfoil.storage.scripts.moves import (
     Outcome,
     archive_attempt,
@@ -271,10 +272,14 @@ def transactional(request: Request, work: Callable[[], Script[Outcome]]) -> Scri
         lease=0,
         time_limit=0,
     )
-    if new is None:
-        return (yield from judge(request, (yield from existing(request.key))))
+    if new is not None:
+        granted = begun(request, new["now"])
+    else:
+        seen = yield from judge(request, (yield from existing(request.key)))
+        if not isinstance(seen.decision, MayClaim) or seen.row["content_digest"] != request.digests.content:
+            return seen
+        granted = yield from take(request, seen.row, OperationEvent.CLAIMED)
     outcome = yield from work()
-    granted = begun(request, new["now"])
     stored = columns(_RETURNED, outcome, EvidenceKind.REPLY)
     told = yield from lone_row("settle_if_fenced", **_fenced(request.key, granted), **stored)
     if told is None:
@@ -291,21 +296,26 @@ def by_body(body: Callable[[Any], Any], encode: Callable[[Any], Outcome]) -> Cal
     return work
 
 
-def by_statement(request: Request, own: Statement[Any]) -> Script[Settled | Seen]:
+def by_statement(request: Request, own: Statement[Any], *, at_once: bool = True) -> Script[Settled | Seen]:
     """Run the statement that an effect is and record its row: in one statement where the database has such.
 
     There, an operation that exists breaks the whole, with nothing kept of it: it must be looked at then.
     """
-    row = yield from recorded_row(
-        "record_own_statement",
-        own,
-        **request.columns(),
-        state=_RETURNED.value,
-        settled_by=EvidenceKind.REPLY.value,
-    )
-    if row is not None:
+    if at_once and (row := (yield from _recorded_at_once(request, own))) is not None:
         return Settled(row)
     return (yield from transactional(request, lambda: _own_row(request.key, own)))
+
+
+def _recorded_at_once(request: Request, own: Statement[Any]) -> Script[Row | None]:
+    return (
+        yield from recorded_row(
+            "record_own_statement",
+            own,
+            **request.columns(),
+            state=_RETURNED.value,
+            settled_by=EvidenceKind.REPLY.value,
+        )
+    )
 
 
 def _own_row(key: OperationKey, own: Statement[Any]) -> Script[Outcome]:

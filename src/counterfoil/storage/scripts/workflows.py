@@ -18,7 +18,7 @@ from counterfoil.core.states import (
     WorkflowStatus,
 )
 from counterfoil.storage.script import Row, Script, Wake, all_rows, held_row, one_row
-from counterfoil.storage.scripts import threads
+from counterfoil.storage.scripts import approvals, threads
 from counterfoil.storage.scripts.threads import ThreadKey
 
 if TYPE_CHECKING:
@@ -297,6 +297,7 @@ def cancel(key: ThreadKey, *, by: str, reason: str, expected_version: int | None
         error_class=CANCELLED_BY,
         error_text=f"cancelled by {by}: {reason}",
     )
+    yield from approvals.cancel_all(key.tenant, key.thread_id, by=by, reason=reason)
     return Done((yield from held_row("get_workflow", **key.params)))
 
 

@@ -19,7 +19,7 @@ on conflict (tenant, operation_id) do nothing
 -- name: look_at_operation
 -- Read what decisions and receipts are made of, with the database's time: each column more would slow every answer down.
 select {receipt}, sender, content_digest, field_digests, provider, fence, version, holder, claimed_at, lease_until,
-  attempt_deadline, first_attempt_at, payload, error_class, error_text, {now} as now
+  attempt_deadline, first_attempt_at, payload, error_class, error_text, decide_by, approved_until, {now} as now
 from counterfoil_operation
 where tenant = :tenant
   and operation_id = :operation_id;
@@ -58,7 +58,7 @@ set state = :state,
 where tenant = :tenant
   and operation_id = :operation_id
   and version = :version
-returning attempt, fence, claimed_at, attempt_deadline, payload;
+returning attempt, fence, claimed_at, attempt_deadline, payload, approved_until;
 
 -- name: renew_lease_if_fenced
 -- Heartbeat: extend the lease, never beyond the attempt's deadline.

@@ -1,18 +1,18 @@
 -- fragment: sent
 -- What sending an intent takes.
 seq, tenant, operation_id, effect, effect_version, identity_digest, content_digest, payload, attempt, fence, holder,
-  claimed_at, attempt_deadline, request_id, workflow_id, principal, thread_id, stream, due_at
+  claimed_at, attempt_deadline, approved_until, request_id, workflow_id, principal, thread_id, stream, due_at
 
 -- name: insert_intent
 -- Record an operation that a dispatcher will send once this transaction is committed.
 insert into counterfoil_operation (tenant, operation_id, effect, effect_version, sender, state, identity_digest,
   content_digest, field_digests, payload, provider, request_id, workflow_id, principal, thread_id, checkpoint_ns,
   checkpoint_id, node, task_id, run_id, trace_id, created_at, updated_at, stream, due_at, expires_at, max_attempts,
-  time_limit, lease)
+  time_limit, lease, decide_by, approved_until)
 values (:tenant, :operation_id, :effect, :effect_version, :sender, :state, :identity_digest,
   :content_digest, :field_digests, :payload, :provider, :request_id, :workflow_id, :principal, :thread_id,
   :checkpoint_ns, :checkpoint_id, :node, :task_id, :run_id, :trace_id, {now}, {now}, :stream,
-  {most}(:due_at, {now} + :delay), {now} + :time_to_live, :max_attempts, :time_limit, :lease)
+  {most}(:due_at, {now} + :delay), {now} + :time_to_live, :max_attempts, :time_limit, :lease, {now} + :decide_within, :approved_until)
 on conflict (tenant, operation_id) do nothing
 {told};
 
@@ -43,6 +43,7 @@ with due (owner, number) as materialized (
     and intent.due_at >= :since
     and intent.due_at <= {now}
     and (intent.expires_at is null or intent.expires_at > {now})
+    and (intent.approved_until is null or intent.approved_until > {now})
     and (intent.stream is null or not exists (
       select 1
       from counterfoil_operation earlier

@@ -172,7 +172,7 @@ where graph = :graph
     from counterfoil_operation operation
     where operation.tenant = counterfoil_thread.tenant
       and operation.operation_id = counterfoil_thread.parked_on
-      and operation.state in ('unknown', 'in_flight')
+      and operation.state in ('unknown', 'in_flight', 'awaiting_approval')
   )
 returning thread_id;
 

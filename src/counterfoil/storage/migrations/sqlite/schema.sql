@@ -1,5 +1,42 @@
 -- Made from all migrations; a test compares the two.
 
+CREATE TABLE counterfoil_approval (
+  seq integer primary key,
+  tenant text not null check (tenant <> ''),
+  operation_id text not null,
+  root_id text not null,
+  number integer not null,
+  state text not null check (state = 'pending' or state = 'approved' or state = 'rejected' or state = 'edited'
+    or state = 'expired' or state = 'cancelled'),
+  effect text not null,
+  effect_version integer not null,
+  content_digest blob not null check (length(content_digest) = 32),
+  asker text not null,
+  requested_by text,
+  requested_at integer not null,
+  decide_by integer not null,
+  valid_for integer not null,
+  needs_another integer not null,
+  edited_by text,
+  follows text,
+  followed_by text,
+  decided_by text,
+  reason text,
+  decided_at integer,
+  valid_until integer,
+  spent_at integer,
+  unique (tenant, operation_id, number),
+  check ((state = 'pending') = (decided_at is null)),
+  check ((state = 'edited') = (followed_by is not null))
+) strict;
+
+CREATE UNIQUE INDEX counterfoil_approval_pending on counterfoil_approval (tenant, operation_id)
+  where state = 'pending';
+
+CREATE INDEX counterfoil_approval_root on counterfoil_approval (tenant, root_id, seq);
+
+CREATE INDEX counterfoil_approval_state on counterfoil_approval (tenant, state, seq);
+
 CREATE TABLE counterfoil_attempt (
   tenant text not null,
   operation_id text not null,
@@ -204,7 +241,7 @@ CREATE TABLE counterfoil_operation (
   trace_id text,
   created_at integer not null,
   updated_at integer not null,
-  settled_at integer, stream text check (stream <> ''), due_at integer not null default 0, expires_at integer, max_attempts integer check (max_attempts > 0), time_limit integer not null default 0, lease integer not null default 0,
+  settled_at integer, stream text check (stream <> ''), due_at integer not null default 0, expires_at integer, max_attempts integer check (max_attempts > 0), time_limit integer not null default 0, lease integer not null default 0, decide_by integer, approved_until integer,
   unique (tenant, operation_id),
   check (state <> 'in_flight' or holder is not null),
   check (holder is null or state = 'in_flight' or state = 'succeeded'),
@@ -223,6 +260,9 @@ CREATE INDEX counterfoil_operation_expiring on counterfoil_operation (expires_at
   where state = 'pending' and expires_at is not null;
 
 CREATE INDEX counterfoil_operation_newest on counterfoil_operation (tenant, seq);
+
+CREATE INDEX counterfoil_operation_permitted on counterfoil_operation (approved_until)
+  where state = 'pending' and approved_until is not null;
 
 CREATE INDEX counterfoil_operation_request on counterfoil_operation (tenant, request_id)
   where request_id is not null;
@@ -244,6 +284,9 @@ CREATE INDEX counterfoil_operation_thread on counterfoil_operation (tenant, thre
 
 CREATE INDEX counterfoil_operation_trace on counterfoil_operation (tenant, trace_id)
   where trace_id is not null;
+
+CREATE INDEX counterfoil_operation_undecided on counterfoil_operation (decide_by)
+  where state = 'awaiting_approval';
 
 CREATE INDEX counterfoil_operation_unknown on counterfoil_operation (due_at)
   where state = 'unknown';

@@ -2,7 +2,7 @@
 -- What decisions and receipts are made of, as `look_at_operation` reads it, and the time.
 tenant, operation_id, effect, identity_digest, effect_version, attempt, state, receipt, receipt_marker, evidence,
   settled_at, sender, content_digest, field_digests, provider, fence, version, holder, claimed_at, lease_until,
-  attempt_deadline, first_attempt_at, payload, error_class, error_text, {now} as now
+  attempt_deadline, first_attempt_at, payload, error_class, error_text, decide_by, approved_until, {now} as now
 
 -- name: look_or_claim_operation
 -- Read an operation as `look_at_operation` does, or begin it as `insert_claimed_operation` does; `claimed` says which. It

@@ -29,11 +29,12 @@ returning tenant, operation_id, {now} as now;
 insert into counterfoil_operation (tenant, operation_id, effect, effect_version, sender, state, identity_digest,
   content_digest, field_digests, payload, provider, request_id, workflow_id, principal, thread_id, checkpoint_ns,
   checkpoint_id, node, task_id, run_id, trace_id, created_at, updated_at, stream, due_at, expires_at, max_attempts,
-  time_limit, lease)
+  time_limit, lease, decide_by, approved_until)
 select :tenant, given.id, :effect, :effect_version, :sender, :state, given.identity,
   given.content, given.fields, given.payload, :provider, :request_id, :workflow_id, :principal, :thread_id,
   :checkpoint_ns, :checkpoint_id, :node, :task_id, :run_id, :trace_id, {now}, {now}, given.stream,
-  {most}(:due_at, {now} + :delay), {now} + :time_to_live, :max_attempts, :time_limit, :lease
+  {most}(:due_at, {now} + :delay), {now} + :time_to_live, :max_attempts, :time_limit, :lease,
+  {now} + :decide_within, :approved_until
 from unnest(cast(:operation_ids as text[]), cast(:identities as bytea[]), cast(:contents as bytea[]),
   cast(:all_fields as bytea[]), cast(:payloads as bytea[]), cast(:streams as text[]))
   with ordinality given (id, identity, content, fields, payload, stream, number)

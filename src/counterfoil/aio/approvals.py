@@ -1,0 +1,190 @@
+"""Approvals for callers on an event loop: the same names as the blocking twin. `cf.approvals`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from counterfoil import approving
+from counterfoil.active import refuse_nested
+from counterfoil.core.approvals import Ruling
+from counterfoil.core.arguments import CALLED
+from counterfoil.drivers.driving import adrive
+from counterfoil.errors import CommitUnknown
+from counterfoil.model import Trusted
+from counterfoil.operations import PAGE, check_limit, check_tenant
+from counterfoil.performing import Read, Write
+from counterfoil.storage.scripts import approvals
+from counterfoil.writing import awrite
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from counterfoil.core.access import Principal
+    from counterfoil.desk import Desk
+    from counterfoil.effects import Effect
+    from counterfoil.model import Approval, ApprovalDetail, Page
+    from counterfoil.storage.scripts.approvals import Follower
+
+
+class AsyncApprovals:
+    """What waits for a decision in one database, for callers on an event loop; each call is within one tenant."""
+
+    def __init__(self, desk: Desk) -> None:
+        self._desk = desk
+
+    async def request(
+        self,
+        effect: Effect[Any],
+        /,
+        *,
+        tenant: str | None = None,
+        request_id: str | None = None,
+        workflow_id: str | None = None,
+        principal: str | None = None,
+        **arguments: Any,
+    ) -> Approval:
+        """Ask whether an operation may be sent, or return what was asked; nothing is sent.
+
+        Once it is approved, `perform` with the same arguments sends it. Where the effect declares no approval, its
+        operations need one all the same from then on that it was asked for.
+
+        Args:
+            effect: A declared effect.
+            tenant: Whose operation it is.
+            request_id: The business request that asks for it; trusted.
+            workflow_id: The workflow that it belongs to; trusted.
+            principal: Who asks for it, as authenticated; trusted. The same principal cannot decide.
+            **arguments: The effect's business arguments.
+
+        Raises:
+            FingerprintMismatch: the id was used with other arguments.
+            UsageError: the caller's code is wrong.
+        """
+        refuse_nested("approvals.request")
+        trusted = Trusted(tenant=tenant or "", request_id=request_id, workflow_id=workflow_id, principal=principal)
+        job = approving.asking(self._desk, effect, arguments, trusted)
+        return approving.asked(job, await adrive(approving.find_or_ask(job), self._do))
+
+    async def _do(self, step: Read | Write) -> Any:
+        match step:
+            case Read(maker):
+                return await self._desk.async_store.read(maker)
+            case Write(maker):
+                return await awrite(self._desk, maker)
+
+    async def list(
+        self, *, tenant: str, state: str | None = "pending", after: int | None = None, limit: int = PAGE
+    ) -> Page[Approval]:
+        """Return one page of approvals, the oldest first; `state=None` also shows those that are decided."""
+        checked, wanted, page = check_tenant(tenant), approving.wanted_state(state), check_limit(limit)
+        start = 0 if after is None else CALLED.number("after", after)
+        found = await self._desk.async_store.read(
+            lambda: approvals.page(checked, state=wanted, after=start, limit=page)
+        )
+        return approving.paged(found, page)
+
+    async def show(self, approval_id: str, *, tenant: str) -> ApprovalDetail:
+        """Return an approval with the arguments that will be sent, and what was sent already under the same intent.
+
+        Raises:
+            ApprovalNotFound: this tenant has no such approval.
+        """
+        checked = check_tenant(tenant)
+        seq = approving.number(approval_id, checked)
+        found = await self._desk.async_store.read(lambda: approvals.get(checked, seq))
+        if found is None:
+            raise approving.not_found(approval_id, checked)
+        return found
+
+    async def approve(self, approval_id: str, *, tenant: str, by: str | Principal, reason: str = "") -> Approval:
+        """Let an operation be sent, with exactly the arguments that the approval shows; the same again changes nothing.
+
+        Args:
+            approval_id: Such as `"approval-12"`.
+            tenant: Whose approval.
+            by: Who decides, as authenticated: a name, or a principal whose role must permit it.
+            reason: Why, in words.
+
+        Raises:
+            ApprovalNotFound: this tenant has no such approval.
+            NotAllowed: the principal's role does not permit it.
+            OwnRequest: whoever asked for it cannot permit it.
+            DecisionConflict: something else was decided first, or it is too late.
+        """
+        return await self._decide(Ruling.APPROVE, approval_id, tenant, by, reason)
+
+    async def reject(self, approval_id: str, *, tenant: str, by: str | Principal, reason: str) -> Approval:
+        """Say no, for good: nothing is sent. The same again changes nothing; see `approve`.
+
+        Raises:
+            ApprovalNotFound: this tenant has no such approval.
+            NotAllowed: the principal's role does not permit it.
+            OwnRequest: whoever asked for it cannot decide.
+            DecisionConflict: something else was decided first, or it is too late.
+            VerdictIncomplete: the reason is missing.
+        """
+        return await self._decide(Ruling.REJECT, approval_id, tenant, by, reason)
+
+    async def cancel(self, approval_id: str, *, tenant: str, by: str | Principal, reason: str) -> Approval:
+        """Withdraw what was asked, or approved and not sent yet: nothing is sent. Whoever asked may do it, too.
+
+        Raises:
+            ApprovalNotFound: this tenant has no such approval.
+            DecisionConflict: it was decided otherwise, or sent.
+            VerdictIncomplete: the reason is missing.
+        """
+        return await self._decide(Ruling.CANCEL, approval_id, tenant, by, reason)
+
+    async def edit(
+        self, approval_id: str, *, tenant: str, by: str | Principal, changes: Mapping[str, Any], reason: str = ""
+    ) -> Approval:
+        """Ask about other arguments in place of these, which are never sent, and return what is asked now.
+
+        The operation is closed, and another one follows it, `{id}~edit-n`, which waits for a decision of its own.
+        Whoever performs the first is led to the second.
+
+        Args:
+            approval_id: Such as `"approval-12"`.
+            tenant: Whose approval.
+            by: Who edits it, as authenticated.
+            changes: The arguments that differ, by name.
+            reason: Why, in words.
+
+        Raises:
+            ApprovalNotFound: this tenant has no such approval.
+            NotAllowed: the principal's role does not permit it.
+            OwnRequest: whoever asked for it cannot edit it.
+            DecisionConflict: something else was decided first, or it was sent.
+            EffectVersionMissing: this process does not declare the effect.
+            InvalidArguments: the changes do not fit the effect, or change nothing.
+        """
+        checked = check_tenant(tenant)
+        seq = approving.number(approval_id, checked)
+        found = await self._desk.async_store.read(lambda: approvals.stored(checked, seq))
+        follower = approving.edited(found, changes, tenant=checked, approval_id=approval_id)
+        closed = await self._decide(Ruling.EDIT, approval_id, checked, by, reason, follower)
+        return await self._desk.async_store.read(lambda: approvals.follower_of(closed))
+
+    async def _decide(
+        self,
+        ruling: Ruling,
+        approval_id: str,
+        tenant: str,
+        by: str | Principal,
+        reason: str,
+        follower: Follower | None = None,
+    ) -> Approval:
+        refuse_nested(f"approvals.{ruling}")
+        checked = check_tenant(tenant)
+        seq = approving.number(approval_id, checked)
+        made = approving.decision(ruling, by, reason, tenant=checked, approval_id=approval_id, follower=follower)
+        try:
+            answer = await self._desk.async_store.write(lambda: approvals.decide(checked, seq, made))
+        except CommitUnknown as lost:
+            with lost.outlasting():
+                known = await self._desk.async_store.read(lambda: approvals.find_decision(checked, seq, made))
+                if known is None:
+                    known = await self._desk.async_store.write(lambda: approvals.decide(checked, seq, made))
+                answer = known
+        self._desk.bell.ring()
+        return approving.decided(answer, made, tenant=checked, approval_id=approval_id)

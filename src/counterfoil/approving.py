@@ -1,0 +1,248 @@
+"""What people decide about approvals, made ready to be stored, and what they are told; the same for both colours."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from counterfoil import answers
+from counterfoil.access import acting
+from counterfoil.core.access import Act
+from counterfoil.core.approvals import OwnRequest as Barred
+from counterfoil.core.approvals import Ruling
+from counterfoil.core.arguments import CALLED
+from counterfoil.core.durations import utc_text
+from counterfoil.core.effects import Mismatch, OtherVersion, PastRetention, WrongEffect
+from counterfoil.core.states import ApprovalState
+from counterfoil.desk import NOWHERE, stored_trusted
+from counterfoil.effects import REGISTRY
+from counterfoil.errors import (
+    ApprovalNotFound,
+    DecisionConflict,
+    EffectVersionMissing,
+    InvalidArguments,
+    OperationError,
+    OwnRequest,
+    VerdictIncomplete,
+)
+from counterfoil.model import Page, Trusted
+from counterfoil.performing import Read, Write, go_on_with
+from counterfoil.policy import ASKED
+from counterfoil.reviewing import plain
+from counterfoil.storage import rows
+from counterfoil.storage.scripts import approvals
+from counterfoil.storage.scripts.approvals import Answer, Decided, Decision, Follower, Hindered, NoApproval
+
+if TYPE_CHECKING:
+    from collections.abc import Generator, Mapping, Sequence
+
+    from counterfoil.core.access import Principal
+    from counterfoil.desk import Desk
+    from counterfoil.effects import Effect
+    from counterfoil.model import Approval, Origin
+    from counterfoil.performing import Job
+    from counterfoil.storage.script import Row
+    from counterfoil.storage.scripts.claims import Seen
+
+_NEED_REASON = {Ruling.REJECT, Ruling.CANCEL}
+"""Decisions after which somebody will ask why."""
+
+
+# --- asking ----------------------------------------------------------------------------------------------------------
+
+
+def asking(
+    desk: Desk, effect: Effect[Any], arguments: Mapping[str, Any], trusted: Trusted, origin: Origin = NOWHERE
+) -> Job:
+    """Make the entry of a caller who asks whether an operation may be sent.
+
+    Raises:
+        UsageError: the caller's code is wrong; the class says how.
+    """
+    job = desk.job(effect, arguments, trusted, origin)
+    job.request = approvals.default_gate(job.request, ASKED.terms)
+    return job
+
+
+def find_or_ask(job: Job) -> Generator[Read | Write, Any, Seen]:
+    """Find what was asked about an operation, or ask; where it was edited, about the one that follows it."""
+    while True:
+        seen: Seen | None = yield Read(lambda: approvals.look(job.request))
+        if seen is None:
+            seen = yield Write(lambda: approvals.request(job.request))
+        if seen.follower is None:
+            return seen
+        yield from go_on_with(job, seen.follower)
+
+
+# --- deciding --------------------------------------------------------------------------------------------------------
+
+
+def decision(
+    ruling: Ruling,
+    by: str | Principal,
+    reason: object,
+    *,
+    tenant: str,
+    approval_id: str,
+    follower: Follower | None = None,
+) -> Decision:
+    """Make a decision ready to be stored.
+
+    Raises:
+        NotAllowed: the principal's role does not permit it.
+        ApprovalNotFound: the principal is another tenant's.
+        VerdictIncomplete: the reason is missing, where that will be asked.
+        InvalidArguments: one is of another type.
+    """
+    actor = acting(by, act=Act.DECIDE, tenant=tenant, unknown=lambda: not_found(approval_id, tenant))
+    why = plain(CALLED.words("reason", reason))
+    if not why and ruling in _NEED_REASON:
+        raise VerdictIncomplete(
+            f"To {ruling} {approval_id} needs a reason: whoever asks later wants to know why. Nothing was changed.",
+            tenant=tenant,
+            operation_id="",
+        )
+    return Decision(ruling=ruling, actor=actor, reason=why, follower=follower)
+
+
+def number(approval_id: object, tenant: str) -> int:
+    """Return the number behind an approval's id.
+
+    Raises:
+        ApprovalNotFound: it is not the id of an approval.
+    """
+    text = CALLED.text("approval_id", approval_id)
+    if (seq := rows.approval_seq(text)) is None:
+        raise not_found(text, tenant)
+    return seq
+
+
+def not_found(approval_id: str, tenant: str) -> ApprovalNotFound:
+    """Say that a tenant has no such approval."""
+    return ApprovalNotFound(
+        f"There is no approval {approval_id} of tenant {tenant}. Nothing was changed. See what there is with:"
+        f" counterfoil approvals list --tenant {tenant}",
+        tenant=tenant,
+        operation_id="",
+        approval_id=approval_id,
+    )
+
+
+def edited(found: tuple[Row, Row] | None, changes: object, *, tenant: str, approval_id: str) -> Follower:
+    """Return the content that a person writes in place of what is asked about, under the rules of its effect.
+
+    Raises:
+        ApprovalNotFound: there is no such approval.
+        EffectVersionMissing: this process does not declare the effect.
+        InvalidArguments: the changes do not fit it, change nothing, or what they change is kept no longer.
+    """
+    if found is None:
+        raise not_found(approval_id, tenant)
+    _, row = found
+    given = dict(CALLED.mapping("changes", changes))
+    effect = REGISTRY.find(row["effect"], row["effect_version"])
+    if effect is None:
+        raise EffectVersionMissing(
+            f"To edit {approval_id}, this process must declare the effect {row['effect']} in version"
+            f" {row['effect_version']}: its rules say which arguments there can be. Import the module that declares it"
+            " (--app module:cf). Nothing was changed.",
+            tenant=tenant,
+            operation_id=row["operation_id"],
+            stored=row["effect_version"],
+        )
+    if row["payload"] is None:
+        raise InvalidArguments(f"The arguments of {approval_id} are kept no longer, so that they cannot be edited.")
+    bound = effect.bind({**effect.rehydrate(row["payload"]), **given}, stored_trusted(row))
+    if bound.digests.content == row["content_digest"]:
+        raise InvalidArguments(f"The changes to {approval_id} change nothing: approve it as it is, or reject it.")
+    return Follower(digests=bound.digests, payload=bound.payload)
+
+
+# --- what is told ----------------------------------------------------------------------------------------------------
+
+
+def decided(answer: Answer, made: Decision, *, tenant: str, approval_id: str) -> Approval:
+    """Return the approval as it is decided.
+
+    Raises:
+        ApprovalNotFound: this tenant has no such approval.
+        OwnRequest: whoever asked for it, or wrote it, cannot permit it.
+        DecisionConflict: something else was decided first, or it is too late.
+    """
+    match answer:
+        case Decided(approval):
+            return rows.approval(approval)
+        case NoApproval():
+            raise not_found(approval_id, tenant)
+        case Hindered(Barred(), approval):
+            raise OwnRequest(
+                f"{made.actor.shown} asked for operation {approval['operation_id']}, or wrote it, and so cannot"
+                f" {made.ruling} {approval_id}. Somebody else must decide. Nothing was changed.",
+                **_facts(approval),
+            )
+        case Hindered(_, approval):
+            raise _conflict(made, approval, approval_id)
+
+
+def _conflict(made: Decision, approval: Row, approval_id: str) -> OperationError:
+    state, at = approval["state"], utc_text(approval["decided_at"] or approval["now"])
+    told = f"is {state} since {at}, by {approval['decided_by']}"
+    if approval["reason"]:
+        told += f": {approval['reason']}"
+    if approval["followed_by"]:
+        told += f"; {approval['followed_by']} follows it"
+    if state == ApprovalState.APPROVED and approval["spent_at"] is not None:
+        told += f". It was sent under that decision at {utc_text(approval['spent_at'])}"
+    return DecisionConflict(
+        f"The approval {approval_id} cannot be decided again ({made.ruling}): it {told}. Nothing was changed.",
+        **_facts(approval),
+        state=state,
+        decided_by=approval["decided_by"],
+        decided_at=approval["decided_at"],
+    )
+
+
+def _facts(approval: Row) -> dict[str, Any]:
+    return {"tenant": approval["tenant"], "operation_id": approval["operation_id"]}
+
+
+def asked(job: Job, seen: Seen) -> Approval:
+    """Return what was asked about an operation; where that was edited, about the one that follows it.
+
+    Raises:
+        OperationError: it is another operation, or was sent without that anybody was asked.
+    """
+    match seen.decision:
+        case Mismatch() | WrongEffect() | OtherVersion() | PastRetention():
+            answers.conclude(job.effect, job.bound, seen, None)
+    if seen.approval is None:
+        raise DecisionConflict(
+            f"Operation {job.key} is {seen.row['state']}, and nobody was asked before. There is nothing to decide any"
+            f" more: counterfoil explain {job.key.operation_id} --tenant {job.key.tenant}",
+            tenant=job.key.tenant,
+            operation_id=job.key.operation_id,
+            state=seen.row["state"],
+            decided_by=None,
+            decided_at=None,
+        )
+    return rows.approval(seen.approval)
+
+
+def paged(found: Sequence[Approval], limit: int) -> Page[Approval]:
+    """Return a page, with what to ask for the next one."""
+    last = rows.approval_seq(found[-1].approval_id) if len(found) == limit else None
+    return Page(items=tuple(found), next=last)
+
+
+def wanted_state(state: object) -> ApprovalState | None:
+    """Return the state that a list is narrowed to.
+
+    Raises:
+        InvalidArguments: there is no such state.
+    """
+    try:
+        return None if state is None else ApprovalState(state)  # type: ignore[arg-type]  # what is none is refused
+    except ValueError:
+        raise InvalidArguments(
+            f"There is no approval state {state!r}. Write one of: {', '.join(ApprovalState)}."
+        ) from None

@@ -1,0 +1,230 @@
+"""`counterfoil approvals`: what waits for a person's decision before it is sent, and the decisions."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from counterfoil.cli.session import Session, integer, user, verb
+
+if TYPE_CHECKING:
+    from counterfoil.approvals import Approvals
+    from counterfoil.model import Approval, ApprovalDetail
+
+EMPTY = "Nothing waits for a decision."
+
+
+@click.group()
+def command() -> None:
+    """List what waits for a decision before it is sent, show it, approve, reject, edit or cancel it."""
+
+
+@command.command("list")
+@click.option(
+    "--state", type=click.Choice(["pending", "approved", "rejected", "edited", "expired", "cancelled", "all"]),
+    default="pending", show_default=True, help="pending: waits for a decision.",
+)  # fmt: skip
+@click.option("--after", type=integer, metavar="N", help="Go on after this approval's number.")
+@click.option("--limit", type=integer, default=50, show_default=True, help="Approvals to show, at most 1000.")
+@verb
+def list_(session: Session, state: str, after: int | None, limit: int) -> None:
+    """List approvals, the oldest first."""
+    from counterfoil.approving import paged, wanted_state
+    from counterfoil.cli.output import note, say, show_json, table, when
+    from counterfoil.operations import check_limit
+    from counterfoil.storage.scripts import approvals
+
+    wanted, most = wanted_state(None if state == "all" else state), check_limit(limit)
+    found = session.read(lambda: approvals.page(session.tenant, state=wanted, after=after or 0, limit=most))
+    if session.as_json:
+        show_json(found)
+        return
+    if not found:
+        say(EMPTY)
+        return
+    lines = [
+        (a.approval_id, a.tenant, a.operation_id, a.effect, a.state, a.requested_by or "-", when(a.decide_by))
+        for a in found
+    ]
+    table(["APPROVAL", "TENANT", "OPERATION", "EFFECT", "STATE", "ASKED BY", "DECIDE BY"], lines)
+    if (more := paged(found, most).next) is not None:
+        note(f"More: add --after {more}")
+
+
+@command.command()
+@click.argument("approval", metavar="APPROVAL")
+@verb
+def show(session: Session, approval: str) -> None:
+    """Show what is asked: the very arguments that would be sent, who asked, and what was sent already."""
+    from counterfoil.cli.output import show_json
+
+    found = _found(session, approval)
+    if session.as_json:
+        show_json({**_json(found), "others": [_short(other) for other in found.others]})
+        return
+    _show(found)
+
+
+def _json(found: ApprovalDetail) -> dict[str, Any]:
+    from dataclasses import asdict
+
+    from counterfoil.cli.output import operation_json
+
+    return {
+        **asdict(found.approval),
+        "arguments": _readable(found),
+        "operation": operation_json(found.operation),
+    }
+
+
+def _short(operation: Any) -> dict[str, Any]:
+    return {"operation_id": operation.operation_id, "state": operation.state, "attempts": operation.attempt}
+
+
+def _readable(found: ApprovalDetail) -> dict[str, Any] | None:
+    from counterfoil.cli.output import readable
+
+    return None if found.arguments is None else readable(found.arguments)
+
+
+def _show(found: ApprovalDetail) -> None:
+    from counterfoil.cli.output import clean, fields, say, when
+
+    asked = found.approval
+    say(clean(f"{asked.approval_id} is {asked.state}: {asked.effect} (version {asked.effect_version})"))
+    if asked.decided_by is not None:
+        say(clean(f"{asked.decided_by} decided at {when(asked.decided_at)}: {asked.reason or 'no reason given'}"))
+    say()
+    fields(
+        [
+            ("operation", f"{asked.operation_id} is {found.operation.state}"),
+            ("tenant", asked.tenant),
+            ("asked by", asked.requested_by),
+            ("asked at", when(asked.requested_at)),
+            ("decide by", when(asked.decide_by)),
+            ("approved until", when(asked.valid_until)),
+            ("sent at", when(asked.spent_at)),
+            ("edited by", asked.edited_by),
+            ("follows", asked.follows),
+            ("followed by", asked.followed_by),
+            ("workflow", found.operation.trusted.workflow_id),
+            ("request", found.operation.trusted.request_id),
+            ("content", asked.fingerprint),
+        ]
+    )
+    _show_arguments(found)
+    if found.others:
+        say("\nUnder the same intent:")
+        fields([(f"  {each.operation_id}", f"{each.state}, sent {each.attempt} times") for each in found.others])
+    if asked.state == "pending":
+        say()
+        say(clean(f"Run: counterfoil approvals approve {asked.approval_id} --tenant {asked.tenant}"))
+        say(clean(f"Run: counterfoil approvals reject {asked.approval_id} --tenant {asked.tenant} --reason TEXT"))
+
+
+def _show_arguments(found: ApprovalDetail) -> None:
+    from counterfoil.cli.output import fields, say
+
+    say("\nWould be sent:" if found.approval.state == "pending" else "\nWas asked about:")
+    if (given := _readable(found)) is None:
+        say("  its arguments are not stored any more")
+    else:
+        fields([(f"  {name}", repr(value)) for name, value in given.items()])
+
+
+@command.command()
+@click.argument("approval", metavar="APPROVAL")
+@click.option("--reason", default="", metavar="TEXT", help="Why.")
+@verb
+def approve(session: Session, approval: str, reason: str) -> None:
+    """Let an operation be sent, with exactly the arguments that `show` prints."""
+    _decide(session, approval, "approve", reason)
+
+
+@command.command()
+@click.argument("approval", metavar="APPROVAL")
+@click.option("--reason", required=True, metavar="TEXT", help="Why.")
+@verb
+def reject(session: Session, approval: str, reason: str) -> None:
+    """Say no, for good: nothing is sent."""
+    _decide(session, approval, "reject", reason)
+
+
+@command.command()
+@click.argument("approval", metavar="APPROVAL")
+@click.option("--reason", required=True, metavar="TEXT", help="Why.")
+@verb
+def cancel(session: Session, approval: str, reason: str) -> None:
+    """Withdraw what was asked, or approved and not sent yet."""
+    _decide(session, approval, "cancel", reason)
+
+
+@command.command()
+@click.argument("approval", metavar="APPROVAL")
+@click.option("--app", required=True, metavar="MODULE:NAME", help="What declares the effect: an opened Counterfoil.")
+@click.option("--set", "changes", multiple=True, required=True, metavar="NAME=JSON", help="An argument's new value.")
+@click.option("--reason", default="", metavar="TEXT", help="Why.")
+@verb
+def edit(session: Session, approval: str, app: str, changes: tuple[str, ...], reason: str) -> None:
+    """Ask about other arguments in place of these, which are never sent."""
+    from counterfoil.cli.running import desk_of
+
+    given = dict(_change(each) for each in changes)
+    with desk_of(app):  # its effects are declared from now on
+        asked = _approvals(session).edit(
+            approval, tenant=_tenant(session, approval), by=user(), changes=given, reason=reason
+        )
+    _tell(session, asked, f"Asked anew. Run: counterfoil approvals show {asked.approval_id} --tenant {asked.tenant}")
+
+
+def _change(text: str) -> tuple[str, Any]:
+    from counterfoil.core.json_text import InvalidJson, read_json
+
+    name, sign, value = text.partition("=")
+    if not (name and sign):
+        raise click.UsageError(f"--set {text!r} names no argument; write --set amount=5.")
+    try:
+        return name, read_json(value)
+    except InvalidJson as wrong:
+        raise click.UsageError(
+            f"--set {name}=... is not JSON: {wrong}. A text keeps its quotes: --set 'to=\"ann@example.test\"'."
+        ) from None
+
+
+def _decide(session: Session, approval: str, ruling: str, reason: str) -> None:
+    tenant = _tenant(session, approval)
+    decided: Approval = getattr(_approvals(session), ruling)(approval, tenant=tenant, by=user(), reason=reason)
+    told = f"recorded  {decided.approval_id}  {decided.state}  by={decided.decided_by}  {decided.operation_id}"
+    _tell(session, decided, told)
+
+
+def _tell(session: Session, approval: Approval, told: str) -> None:
+    from counterfoil.cli.output import clean, say, show_json
+
+    if session.as_json:
+        show_json(approval)
+    else:
+        say(clean(told))
+
+
+def _approvals(session: Session) -> Approvals:
+    from counterfoil.approvals import Approvals
+    from counterfoil.desk import Desk
+
+    return Approvals(Desk(session.store, session.store.awaiting(), 0))
+
+
+def _tenant(session: Session, approval_id: str) -> str:
+    return session.tenant if session.tenant is not None else _found(session, approval_id).approval.tenant
+
+
+def _found(session: Session, approval_id: str) -> ApprovalDetail:
+    from counterfoil.approving import not_found, number
+    from counterfoil.storage.scripts import approvals
+
+    seq = number(approval_id, session.tenant or "any")
+    found = session.read(lambda: approvals.get(session.tenant, seq))
+    if found is None:
+        raise not_found(approval_id, session.tenant or "any")
+    return found

@@ -1,0 +1,347 @@
+"""Scripts by which operations are asked about, and people decide; each locks the operation's row before all others."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from operator import itemgetter
+from typing import TYPE_CHECKING, Any
+
+from counterfoil import codec
+from counterfoil.core.access import canonical
+from counterfoil.core.approvals import (
+    EVENTS,
+    AlreadyApplied,
+    DecidedOtherwise,
+    Gate,
+    MayDecide,
+    OwnRequest,
+    Question,
+    Ruling,
+    TimeOver,
+    decide_ruling,
+    root_of,
+    successor_of,
+)
+from counterfoil.core.audit import Deed, Kind, Subject
+from counterfoil.core.effects import AwaitsApproval, Closed, MayClaim, NeedsApproval
+from counterfoil.core.entries import is_waiting
+from counterfoil.core.machine import advance
+from counterfoil.core.states import OPERATION, ApprovalState, OperationEvent, OperationState, WorkflowStatus
+from counterfoil.model import ApprovalDetail, OperationKey
+from counterfoil.storage import rows
+from counterfoil.storage.script import Row, Script, Wake, all_rows, held_row, one_row
+from counterfoil.storage.scripts import audit, claims, gates, reads
+from counterfoil.storage.scripts.claims import Request, Seen
+from counterfoil.storage.scripts.moves import key_params
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from counterfoil.core.access import Actor
+    from counterfoil.model import Approval
+
+_OPERATION_EVENT = {
+    Ruling.APPROVE: OperationEvent.APPROVED,
+    Ruling.REJECT: OperationEvent.REJECTED,
+    Ruling.EDIT: OperationEvent.CANCELLED,
+    Ruling.CANCEL: OperationEvent.CANCELLED,
+}
+
+
+# --- asking ----------------------------------------------------------------------------------------------------------
+
+
+def request(wish: Request) -> Script[Seen]:
+    """Ask whether an operation may be sent, or find what was asked; nothing is claimed."""
+    new = yield from claims.ask(wish)
+    if new is not None:
+        return new
+    row = yield from held_row("lock_operation", **wish.id)
+    seen = yield from claims.judge(wish, row)
+    if isinstance(seen.decision, MayClaim) and row["approved_until"] is None:
+        seen = Seen(NeedsApproval(), row)
+    seen = yield from claims.hold(wish, seen)
+    if isinstance(seen.decision, Closed) and seen.was_edited and seen.follower is None:
+        seen = yield from claims.ask_anew(wish)
+    return (yield from _newest(wish, seen))
+
+
+def look(wish: Request) -> Script[Seen | None]:
+    """Read what was asked about an operation, changing nothing; None if something has to be written."""
+    row = yield from one_row("look_at_operation", **wish.id)
+    if row is None:
+        return None
+    seen = yield from claims.judge(wish, row)
+    match seen:
+        case Seen(NeedsApproval() | AwaitsApproval(is_over=True)):
+            return None
+        case Seen(MayClaim()) if row["approved_until"] is None:
+            return None
+        case Seen(Closed(), follower=None) if seen.was_edited:
+            return None
+        case _:
+            return (yield from _newest(wish, seen))
+
+
+def _newest(wish: Request, seen: Seen) -> Script[Seen]:
+    """Add what was asked last, whatever became of the operation since."""
+    if seen.approval is not None or seen.row["approved_until"] is None:
+        return seen
+    return replace(seen, approval=(yield from gates.newest(wish.key)))
+
+
+# --- deciding --------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Follower:
+    """The content that a person wrote in place of what was asked about."""
+
+    digests: codec.Digests
+    payload: bytes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Decision:
+    """What a person decides."""
+
+    ruling: Ruling
+    actor: Actor
+    reason: str
+    follower: Follower | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class NoApproval:
+    """No approval with this id exists for this tenant."""
+
+
+@dataclass(frozen=True, slots=True)
+class Decided:
+    """It is decided, by this or, where it is not new, by an earlier decision that says the same."""
+
+    approval: Row
+    operation: Row
+    is_new: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Hindered:
+    """It cannot be decided like this any more, or not by this person; the approval as it is."""
+
+    why: DecidedOtherwise | TimeOver | OwnRequest
+    approval: Row
+
+
+Answer = Decided | NoApproval | Hindered
+
+
+def decide(tenant: str, seq: int, decision: Decision) -> Script[Answer]:
+    """Decide about an approval, once and for all, and let its operation go, or end it."""
+    found = yield from one_row("get_approval", tenant=tenant, seq=seq)
+    if found is None:
+        return NoApproval()
+    key = OperationKey(tenant=tenant, operation_id=found["operation_id"])
+    row = yield from _locked(key)
+    approval = yield from held_row("get_approval", tenant=tenant, seq=seq)
+    match decide_ruling(_question(approval, row), decision.ruling, by=decision.actor.who):
+        case MayDecide():
+            return (yield from _decided(key, row, approval, decision))
+        case AlreadyApplied():
+            return Decided(approval, row, is_new=False)
+        case TimeOver() as why:
+            yield from gates.expire(key, row)
+            yield from _wake(row)
+            return Hindered(why, (yield from held_row("get_approval", tenant=tenant, seq=seq)))
+        case why:
+            return Hindered(why, approval)
+
+
+def _locked(key: OperationKey) -> Script[Row]:
+    """Lock an operation, and before it the thread that it may wake, as everybody does who locks both."""
+    there = yield from held_row("get_operation", **key_params(key))
+    if there["thread_id"] is not None:
+        yield from one_row("lock_thread", tenant=key.tenant, thread_id=there["thread_id"])
+    return (yield from held_row("lock_operation", **key_params(key)))
+
+
+def find_decision(tenant: str, seq: int, decision: Decision) -> Script[Answer | None]:
+    """Look up whether this very decision is recorded, whose COMMIT nobody heard of."""
+    approval = yield from one_row("get_approval", tenant=tenant, seq=seq)
+    if approval is None or approval["decided_by"] != decision.actor.shown or approval["reason"] != decision.reason:
+        return None
+    if ApprovalState(approval["state"]) is not advance_to(decision.ruling):
+        return None
+    key = OperationKey(tenant=tenant, operation_id=approval["operation_id"])
+    return Decided(approval, (yield from held_row("get_operation", **key_params(key))), is_new=True)
+
+
+def advance_to(ruling: Ruling) -> ApprovalState:
+    """Return the state that an approval is in after a decision."""
+    return ApprovalState(EVENTS[ruling].value)
+
+
+def _question(approval: Row, row: Row) -> Question:
+    barred = {approval["requested_by"], approval["edited_by"] if approval["needs_another"] else None}
+    return Question(
+        state=ApprovalState(approval["state"]),
+        decide_by=approval["decide_by"],
+        is_spent=approval["spent_at"] is not None or row["attempt"] > 0,
+        barred=frozenset(canonical(name) for name in barred if name is not None),
+        now=row["now"],
+    )
+
+
+def _decided(key: OperationKey, row: Row, approval: Row, decision: Decision) -> Script[Decided]:
+    follower_id = None
+    if decision.follower is not None:
+        follower_id = successor_of(root_of(key.operation_id), (yield from gates.next_number(key)))
+    ended = yield from gates.end(
+        key,
+        approval,
+        EVENTS[decision.ruling],
+        by=decision.actor.shown,
+        reason=decision.reason,
+        followed_by=follower_id,
+    )
+    moved = yield from _moved(key, row, ended, decision)
+    if decision.follower is not None and follower_id is not None:
+        yield from _follow(key, approval, follower_id, decision.follower, edited_by=decision.actor.shown)
+    yield from _noted(key, approval, ended, decision)
+    yield from _wake(row)
+    return Decided(ended, moved, is_new=True)
+
+
+_DEED = {Ruling.APPROVE: Deed.APPROVE, Ruling.REJECT: Deed.REJECT, Ruling.EDIT: Deed.EDIT, Ruling.CANCEL: Deed.WITHDRAW}
+
+
+def _noted(key: OperationKey, approval: Row, ended: Row, decision: Decision) -> Script[None]:
+    """Note who decided what about which content; where it was edited, what is asked about instead."""
+    content = codec.text_digest(approval["content_digest"])
+    written = "" if decision.follower is None else f" {codec.text_digest(decision.follower.digests.content)}"
+    yield from audit.note(
+        decision.actor,
+        _DEED[decision.ruling],
+        Subject(Kind.APPROVAL, rows.approval_id(approval["seq"])),
+        tenant=key.tenant,
+        reason=decision.reason,
+        before=f"{approval['state']} {content}",
+        after=f"{ended['state']}{written}",
+    )
+
+
+def _moved(key: OperationKey, row: Row, ended: Row, decision: Decision) -> Script[Row]:
+    if decision.ruling is not Ruling.APPROVE:
+        why = f"{advance_to(decision.ruling)} by {decision.actor.shown}"
+        return (yield from gates.close(key, row, _OPERATION_EVENT[decision.ruling], why=why))
+    return (
+        yield from held_row(
+            "permit_operation_if_unmoved",
+            **key_params(key),
+            version=row["version"],
+            approved_until=ended["valid_until"],
+            state=advance(OPERATION, OperationState(row["state"]), OperationEvent.APPROVED),
+            expected_state=row["state"],
+        )
+    )
+
+
+def _follow(key: OperationKey, approval: Row, follower_id: str, content: Follower, *, edited_by: str) -> Script[None]:
+    gate = gates.stored_gate(approval)
+    row = yield from held_row(
+        "insert_follower",
+        **key_params(key),
+        follower_id=follower_id,
+        state=gates.AWAITING,
+        identity_digest=content.digests.identity,
+        content_digest=content.digests.content,
+        field_digests=codec.pack_fields(content.digests),
+        payload=content.payload,
+        decide_within=gate.decide_within,
+    )
+    asking = replace(gates.asking_of(approval), edited_by=edited_by, follows=key.operation_id)
+    yield from gates.ask(replace(key, operation_id=follower_id), row, gate, asking)
+
+
+def _wake(row: Row) -> Script[None]:
+    """Let the workflow go on that waits for the decision."""
+    if row["thread_id"] is None:
+        return
+    thread = {"tenant": row["tenant"], "thread_id": row["thread_id"]}
+    woken = yield from one_row("wake_decided_thread", **thread)
+    if woken is not None and is_waiting(WorkflowStatus(woken["status"])):
+        yield Wake(thread["tenant"], thread["thread_id"], woken["graph"], woken["graph_version"])
+
+
+def cancel_all(tenant: str, thread_id: str, *, by: str, reason: str) -> Script[None]:
+    """End all that a thread has asked for and not sent yet, as it goes on no more."""
+    found = yield from all_rows("list_undone_of_thread", tenant=tenant, thread_id=thread_id)
+    for one in found:
+        key = OperationKey(tenant=tenant, operation_id=one["operation_id"])
+        row = yield from held_row("lock_operation", **key_params(key))
+        if row["version"] != one["version"]:
+            continue
+        approval = yield from held_row("get_newest_approval", **key_params(key))
+        yield from gates.end(key, approval, EVENTS[Ruling.CANCEL], by=by, reason=reason)
+        yield from gates.close(key, row, OperationEvent.CANCELLED, why=f"cancelled by {by}")
+
+
+# --- reads -----------------------------------------------------------------------------------------------------------
+
+
+def get(tenant: str | None, seq: int) -> Script[ApprovalDetail | None]:
+    """Read an approval with what it permits, and what goes with it; of a tenant, or of whichever has it."""
+    for each in (yield from reads.tenants(tenant)):
+        row = yield from one_row("get_approval", tenant=each, seq=seq)
+        if row is not None:
+            return (yield from _detail(each, row))
+    return None
+
+
+def _detail(tenant: str, row: Row) -> Script[ApprovalDetail | None]:
+    asked = yield from all_rows("list_approvals_of_root", tenant=tenant, root_id=row["root_id"])
+    ids = list(dict.fromkeys(one["operation_id"] for one in asked))
+    found: dict[str, Row] = {}
+    for operation_id in ids:
+        if (there := (yield from one_row("get_operation", tenant=tenant, operation_id=operation_id))) is not None:
+            found[operation_id] = there
+    own = found.pop(row["operation_id"], None)
+    if own is None:
+        return None  # it is kept no longer
+    return ApprovalDetail(
+        approval=rows.approval(row),
+        operation=rows.operation(own),
+        arguments=None if own["payload"] is None else codec.decode(own["payload"]),
+        others=tuple(rows.operation(other) for other in found.values()),
+    )
+
+
+def page(tenant: str | None, *, state: ApprovalState | None, after: int, limit: int) -> Script[Sequence[Approval]]:
+    """Read a page of approvals of a tenant, or of all, the oldest first."""
+    found: list[Row] = []
+    for each in (yield from reads.tenants(tenant)):
+        asked: dict[str, Any] = {"tenant": each, "after": after, "limit": limit}
+        if state is None:
+            found += yield from all_rows("list_approvals", **asked)
+        else:
+            found += yield from all_rows("list_approvals_in_state", **asked, state=state)
+    return [rows.approval(row) for row in sorted(found, key=itemgetter("seq"))[:limit]]
+
+
+def stored(tenant: str, seq: int) -> Script[tuple[Row, Row] | None]:
+    """Read an approval and its operation, as they are stored."""
+    row = yield from one_row("get_approval", tenant=tenant, seq=seq)
+    if row is None:
+        return None
+    return row, (yield from held_row("get_operation", tenant=tenant, operation_id=row["operation_id"]))
+
+
+def follower_of(approval: Approval) -> Script[Approval]:
+    """Read what is asked about the operation that follows an edited one."""
+    asked = {"tenant": approval.tenant, "operation_id": approval.followed_by}
+    return rows.approval((yield from held_row("get_newest_approval", **asked)))
+
+
+def default_gate(wish: Request, gate: Gate) -> Request:
+    """Return a request that asks on these terms where its effect declares none."""
+    return wish if wish.gate is not None else replace(wish, gate=gate)
