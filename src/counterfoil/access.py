@@ -7,6 +7,7 @@ import os
 from typing import TYPE_CHECKING, assert_never
 
 from counterfoil.core.access import (
+    Act,
     Actor,
     AnotherTenants,
     NotInRole,
@@ -16,14 +17,12 @@ from counterfoil.core.access import (
     canonical,
     decide_access,
 )
-from counterfoil.core.arguments import CALLED
+from counterfoil.core.arguments import CALLED, plain
 from counterfoil.errors import NotAllowed, TenantNotFound
-from counterfoil.reviewing import plain
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from counterfoil.core.access import Act
     from counterfoil.errors import CounterfoilError
 
 
@@ -44,11 +43,11 @@ def acting(
         InvalidId: the name cannot be stored.
     """
     if not isinstance(by, Principal):
-        shown = plain(CALLED.words("by", by))
+        shown = name_of(by)
         return Actor(who=canonical(shown), shown=shown)
     match decide_access(by, act, tenant):
         case Permitted():
-            return Actor(who=canonical(by.name), shown=plain(by.name), role=by.role, token_id=by.token_id)
+            return Actor(who=canonical(by.name), shown=name_of(by), role=by.role, token_id=by.token_id)
         case AnotherTenants():
             raise tenant_not_found(tenant or "") if unknown is None else unknown()
         case OneTenantsOnly():
@@ -59,6 +58,16 @@ def acting(
             assert_never(other)
 
 
+def name_of(by: str | Principal) -> str:
+    """Return the name of who acts, as it is shown."""
+    return plain(by.name if isinstance(by, Principal) else CALLED.words("by", by))
+
+
+def is_of_another(by: str | Principal, tenant: str) -> bool:
+    """Say whether who acts is here for another tenant than this one."""
+    return isinstance(by, Principal) and isinstance(decide_access(by, Act.READ, tenant), AnotherTenants)
+
+
 def _lacks(by: Principal, act: Act) -> str:
     narrowed = "" if by.scopes is None else f" with the scopes {', '.join(sorted(by.scopes))}"
     return f"is {by.role}{narrowed}, which does not permit to {act}"
@@ -67,10 +76,10 @@ def _lacks(by: Principal, act: Act) -> str:
 def not_allowed(by: Principal, act: Act, why: str) -> NotAllowed:
     """Say who may not do what, and why."""
     return NotAllowed(
-        f"{plain(by.name)} {why}. Nothing was changed. Let somebody do it whose role permits it, or issue a token that"
+        f"{name_of(by)} {why}. Nothing was changed. Let somebody do it whose role permits it, or issue a token that"
         " does: counterfoil tokens issue --help",
         act=str(act),
-        principal=plain(by.name),
+        principal=name_of(by),
     )
 
 

@@ -9,7 +9,7 @@ from counterfoil.access import acting
 from counterfoil.core.access import Act
 from counterfoil.core.approvals import OwnRequest as Barred
 from counterfoil.core.approvals import Ruling
-from counterfoil.core.arguments import CALLED
+from counterfoil.core.arguments import CALLED, plain
 from counterfoil.core.durations import utc_text
 from counterfoil.core.effects import Mismatch, OtherVersion, PastRetention, WrongEffect
 from counterfoil.core.states import ApprovalState
@@ -27,7 +27,6 @@ from counterfoil.errors import (
 from counterfoil.model import Page, Trusted
 from counterfoil.performing import Read, Write, go_on_with
 from counterfoil.policy import ASKED
-from counterfoil.reviewing import plain
 from counterfoil.storage import rows
 from counterfoil.storage.scripts import approvals
 from counterfoil.storage.scripts.approvals import Answer, Decided, Decision, Follower, Hindered, NoApproval

@@ -85,6 +85,7 @@ _EXTRA: Final = (
         r"\b(?:[rs]k_(?:live|test)|whsec)_[0-9A-Za-z]{16,}",
         ("k_live_", "k_test_", "whsec_"),
     ),
+    ("Counterfoil token", r"\bcfl_[0-9A-Za-z]{13}_[0-9A-Za-z]{43}(?:_[0-9A-Za-z]{6})?", ("cfl_",)),
     ("Hugging Face token", r"\bhf_[A-Za-z]{30,}", ("hf_",)),
 )
 _BASIC: Final = re.compile(r"(?i)\bbasic\s+([a-z0-9+/]{8,}={0,2})")

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from counterfoil.approvals import Approvals
+    from counterfoil.audit import Audit
     from counterfoil.clock import Clock
     from counterfoil.core.durations import Duration
     from counterfoil.delivery import Delivery
@@ -39,6 +40,8 @@ if TYPE_CHECKING:
     from counterfoil.langgraph.serving import Trust
     from counterfoil.model import Branch, Intent, Purged
     from counterfoil.runtime.background import WorkerThread
+    from counterfoil.tenants import Tenants
+    from counterfoil.tokens import Tokens
     from counterfoil.workflows import Workflows
 
 T = TypeVar("T")
@@ -148,6 +151,27 @@ class Counterfoil:
     def review(self) -> Reviews:
         """Return the cases that a person must look at, and the verdicts on them."""
         return Reviews(self.desk.store)
+
+    @property
+    def tokens(self) -> Tokens:
+        """Return the tokens: issue, honour, rotate and revoke them."""
+        from counterfoil.tokens import Tokens  # noqa: PLC0415 - many programs use none
+
+        return Tokens(self.desk.store)
+
+    @property
+    def tenants(self) -> Tenants:
+        """Return the tenants that were created: list, suspend and resume them."""
+        from counterfoil.tenants import Tenants  # noqa: PLC0415 - many programs use none
+
+        return Tenants(self.desk.store)
+
+    @property
+    def audit(self) -> Audit:
+        """Return the audit trail: who did what to what, and why."""
+        from counterfoil.audit import Audit  # noqa: PLC0415 - many programs use none
+
+        return Audit(self.desk.store)
 
     def close(self) -> None:
         """End the workers of this process, wait for what is being performed, close its resources and the database.

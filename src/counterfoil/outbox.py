@@ -10,10 +10,11 @@ from counterfoil.core.outbox import Act
 from counterfoil.errors import CommitUnknown
 from counterfoil.model import OperationKey
 from counterfoil.operations import PAGE, check_tenant
-from counterfoil.outboxing import Scope, done, lifted, listed, only_intent, who_and_why, wish
+from counterfoil.outboxing import Scope, done, lifted, lifter, listed, only_intent, who_and_why, wish
 from counterfoil.storage.scripts import holding, reads
 
 if TYPE_CHECKING:
+    from counterfoil.core.access import Principal
     from counterfoil.model import Message, Operation, Page, Pause
     from counterfoil.storage.store import Store
 
@@ -70,7 +71,7 @@ class Outbox:
     def pause(
         self,
         *,
-        by: str,
+        by: str | Principal,
         reason: str,
         tenant: str | None = None,
         effect: str | None = None,
@@ -89,11 +90,22 @@ class Outbox:
         try:
             return self._store.write(lambda: holding.pause(*scope, by=who, reason=why))
         except CommitUnknown as lost:
-            with lost.outlasting():  # done again, it is the same pause
-                return self._store.write(lambda: holding.pause(*scope, by=who, reason=why))
+            with lost.outlasting():
+                found = self._store.read(lambda: holding.find_pause(*scope, by=who, reason=why))
+            if found is None:
+                raise
+            return found
 
-    def resume(self, *, tenant: str | None = None, effect: str | None = None, stream: str | None = None) -> Pause:
-        """Lift the pause of exactly this name, and return it.
+    def resume(
+        self,
+        *,
+        tenant: str | None = None,
+        effect: str | None = None,
+        stream: str | None = None,
+        by: str | Principal | None = None,
+        reason: str = "",
+    ) -> Pause:
+        """Lift the pause of exactly this name, and return it; by the operating-system user, unless it says by whom.
 
         Raises:
             PauseNotFound: there is none.
@@ -102,7 +114,8 @@ class Outbox:
         refuse_nested("outbox.resume")
         refuse_on_loop("outbox.resume", "await cf.outbox.resume(...) with an AsyncCounterfoil")
         scope = Scope.of(tenant=tenant, effect=effect, stream=stream)
-        return lifted(self._store.write(lambda: holding.resume(*scope)), scope)
+        who, why = lifter(by, reason, scope)
+        return lifted(self._store.write(lambda: holding.resume(*scope, by=who, reason=why)), scope)
 
     # --- one intent --------------------------------------------------------------------------------------------------
 
@@ -111,7 +124,7 @@ class Outbox:
         operation_id: str,
         *,
         tenant: str,
-        by: str,
+        by: str | Principal,
         reason: str,
         attempts: int | None = None,
         expect_version: int | None = None,
@@ -138,7 +151,7 @@ class Outbox:
         operation_id: str,
         *,
         tenant: str,
-        by: str,
+        by: str | Principal,
         reason: str,
         expect_version: int | None = None,
     ) -> Operation:
@@ -156,7 +169,7 @@ class Outbox:
         operation_id: str,
         *,
         tenant: str,
-        by: str,
+        by: str | Principal,
         reason: str,
         expect_version: int | None = None,
     ) -> Operation:
@@ -176,7 +189,7 @@ class Outbox:
         operation_id: str,
         *,
         tenant: str,
-        by: str,
+        by: str | Principal,
         reason: str,
         expect_version: int | None = None,
     ) -> Operation:
@@ -194,7 +207,7 @@ class Outbox:
         act: Act,
         operation_id: str,
         tenant: str,
-        by: str,
+        by: str | Principal,
         reason: str,
         expect_version: int | None,
         more: int | None,

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from counterfoil import codec, operations
-from counterfoil.core.arguments import CALLED
+from counterfoil.access import acting, name_of, system_user
+from counterfoil.core import access
+from counterfoil.core.arguments import CALLED, plain
 from counterfoil.core.durations import utc_text
 from counterfoil.core.explain import named
 from counterfoil.core.machine import sources
@@ -21,13 +24,16 @@ from counterfoil.errors import (
     VerdictIncomplete,
 )
 from counterfoil.ids import random_id
-from counterfoil.reviewing import operation_not_found, plain
+from counterfoil.reviewing import operation_not_found
 from counterfoil.storage import rows
 from counterfoil.storage.scripts.holding import Done, Hindered, Wish
 from counterfoil.storage.scripts.reviews import NoOperation
 
 if TYPE_CHECKING:
-    from counterfoil.errors import OperationError
+    from collections.abc import Callable
+
+    from counterfoil.core.access import Actor, Principal
+    from counterfoil.errors import CounterfoilError, OperationError
     from counterfoil.model import Message, Operation, OperationKey, Pause
     from counterfoil.storage.script import Row
     from counterfoil.storage.scripts.holding import Answer
@@ -72,13 +78,23 @@ class Scope(NamedTuple):
         return ", ".join(f"{what} {name}" for what, name in named if name)
 
 
-def who_and_why(by: str, reason: str, tenant: str, operation_id: str = "") -> tuple[str, str]:
-    """Return who acts and why, as they are stored.
+def who_and_why(
+    by: str | Principal,
+    reason: str,
+    tenant: str,
+    operation_id: str = "",
+    unknown: Callable[[], CounterfoilError] | None = None,
+    *,
+    act: access.Act = access.Act.OPERATE,
+) -> tuple[Actor, str]:
+    """Return who acts and why, as they are stored; an empty tenant stands for all of them.
 
     Raises:
         VerdictIncomplete: one is missing.
+        NotAllowed: the principal's role does not permit it.
+        TenantNotFound: the principal is another tenant's; another error, where `unknown` makes it.
     """
-    given = {"by": plain(CALLED.words("by", by)), "reason": plain(CALLED.words("reason", reason))}
+    given = {"by": name_of(by), "reason": plain(CALLED.words("reason", reason))}
     for name, text in given.items():
         if not text:
             raise VerdictIncomplete(
@@ -86,7 +102,19 @@ def who_and_why(by: str, reason: str, tenant: str, operation_id: str = "") -> tu
                 tenant=tenant,
                 operation_id=operation_id,
             )
-    return given["by"], given["reason"]
+    return acting(by, act=act, tenant=tenant or None, unknown=unknown), given["reason"]
+
+
+def lifter(by: str | Principal | None, reason: str, scope: Scope) -> tuple[Actor, str]:
+    """Return who lifts a pause and why; whoever does not say is the operating-system user.
+
+    Raises:
+        NotAllowed: the principal's role does not permit it.
+        PauseNotFound: the principal is another tenant's.
+    """
+    who = system_user() if by is None else by
+    actor = acting(who, act=access.Act.OPERATE, tenant=scope.tenant or None, unknown=lambda: _no_pause(scope))
+    return actor, plain(CALLED.words("reason", reason))
 
 
 def lifted(found: Pause | None, scope: Scope) -> Pause:
@@ -96,13 +124,17 @@ def lifted(found: Pause | None, scope: Scope) -> Pause:
         PauseNotFound: there was none of exactly this name.
     """
     if found is None:
-        raise PauseNotFound(
-            f"Nothing is paused under exactly {scope.told}. Nothing was changed. See what is with: counterfoil outbox"
-            " list --paused",
-            tenant=scope.tenant,
-            operation_id="",
-        )
+        raise _no_pause(scope)
     return found
+
+
+def _no_pause(scope: Scope) -> PauseNotFound:
+    return PauseNotFound(
+        f"Nothing is paused under exactly {scope.told}. Nothing was changed. See what is with: counterfoil outbox"
+        " list --paused",
+        tenant=scope.tenant,
+        operation_id="",
+    )
 
 
 def listed(
@@ -124,21 +156,26 @@ def listed(
 # --- one intent ------------------------------------------------------------------------------------------------------
 
 
-def wish(act: Act, key: OperationKey, *, by: str, reason: str, expect_version: int | None, more: int | None) -> Wish:
+def wish(
+    act: Act, key: OperationKey, *, by: str | Principal, reason: str, expect_version: int | None, more: int | None
+) -> Wish:
     """Make an act ready to be stored.
 
     Raises:
         VerdictIncomplete: it does not say who acts, or why.
         InvalidArguments: a number is out of range.
+        OperationNotFound: the principal is another tenant's.
+        NotAllowed: its role does not permit it.
     """
-    by, reason = who_and_why(by, reason, key.tenant, key.operation_id)
+    unknown = partial(operation_not_found, key.operation_id, key.tenant)
+    actor, reason = who_and_why(by, reason, key.tenant, key.operation_id, unknown)
     if expect_version is not None:
         CALLED.number("expect_version", expect_version)
     tries = MAX_ATTEMPTS if more is None else CALLED.number("attempts", more, least=1, most=MOST_TRIES)
-    body = {"act": str(act), "by": by, "reason": reason, "id": random_id("act")}
+    body = {"act": str(act), "by": actor.shown, "reason": reason, "id": random_id("act")}
     told = {**body, "attempts": tries} if act is Act.REQUEUE else body
     evidence = codec.encode_receipt(told).body
-    return Wish(act=act, by=by, reason=reason, evidence=evidence, more=tries, expect_version=expect_version)
+    return Wish(act=act, by=actor, reason=reason, evidence=evidence, more=tries, expect_version=expect_version)
 
 
 def only_intent(found: tuple[Message, ...], operation_id: str, tenant: str | None) -> Message:

@@ -1,4 +1,4 @@
-"""Frozen value objects of workflows: the workflow itself, its steps, waits and events."""
+"""Frozen value objects of workflows (the workflow itself, its steps, waits and events) and of who may do what."""
 
 from __future__ import annotations
 
@@ -98,3 +98,72 @@ class Resumption:
     answered: tuple[str, ...]
     unsettled: tuple[str, ...]
     waits: tuple[Wait, ...]
+
+
+# --- who may do what -------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Token:
+    """A token as lists show it, never its secret; `tenant` None is all of them, `scopes` None all of the role.
+
+    `replaced_by` is the token that takes its place. `now` is the database's time of reading.
+    """
+
+    seq: int
+    token_id: str
+    tenant: str | None
+    name: str
+    role: str
+    scopes: tuple[str, ...] | None
+    created_by: str
+    created_at: int
+    expires_at: int | None
+    replaced_by: str | None
+    revoked_by: str | None
+    revoked_at: int | None
+    now: int
+
+    @property
+    def status(self) -> str:
+        """Say in a word whether it is honoured: live, expired or revoked."""
+        if self.revoked_at is not None:
+            return "revoked"
+        return "live" if self.expires_at is None or self.now < self.expires_at else "expired"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tenant:
+    """A tenant that was created: `changed_by` and `reason` say who moved it to its status last, and why."""
+
+    tenant: str
+    name: str
+    status: str
+    changed_by: str
+    reason: str
+    created_at: int
+    updated_at: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AuditEntry:
+    """Who did what to what, and why; `tenant` None is about all of them.
+
+    `who` is the principal's name in its one form, `shown` as it was given. `before` and `after` are states or
+    fingerprints, never content.
+    """
+
+    seq: int
+    tenant: str | None
+    at: int
+    who: str
+    shown: str
+    role: str | None
+    token_id: str | None
+    act: str
+    kind: str
+    subject: str
+    before: str | None
+    after: str | None
+    reason: str
+    request_id: str | None

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 from counterfoil import codec
-from counterfoil.core.arguments import CALLED
+from counterfoil.access import acting, name_of
+from counterfoil.core.access import Act
+from counterfoil.core.arguments import CALLED, plain
 from counterfoil.core.durations import utc_text
 from counterfoil.core.json_text import InvalidJson, read_json
 from counterfoil.core.reconcile import NotPermitted, StillRunning
@@ -32,11 +34,9 @@ from counterfoil.storage.scripts.reviews import (
 )
 
 if TYPE_CHECKING:
+    from counterfoil.core.access import Principal
     from counterfoil.model import Case, OperationKey
     from counterfoil.storage.script import Row
-
-_MOST: Final = 4_000
-"""Characters of a reason or a name: enough for a paragraph, and a bound for what lists show."""
 
 
 def ruling(
@@ -44,7 +44,7 @@ def ruling(
     *,
     tenant: str,
     verdict: Verdict | str,
-    by: str,
+    by: str | Principal,
     reason: str,
     evidence: str | None,
     value: object,
@@ -56,6 +56,8 @@ def ruling(
         VerdictIncomplete: the evidence, the reason or the name that it needs is missing, there is no such verdict, or
             the evidence or the value cannot be stored as what it looks like.
         InvalidArguments: one is of another type.
+        CaseNotFound: the principal is another tenant's.
+        NotAllowed: its role does not permit verdicts.
     """
     CALLED.text("case_id", case_id)
     CALLED.number("expect_version", expect_version)
@@ -63,23 +65,24 @@ def ruling(
         CALLED.words("evidence", evidence)
     facts = {"tenant": tenant, "operation_id": "", "case_id": case_id}
     chosen = _verdict(verdict, facts)
-    by, reason = plain(CALLED.words("by", by)), plain(CALLED.words("reason", reason))
+    reason = plain(CALLED.words("reason", reason))
     text = evidence if evidence and evidence.strip() else None
-    if missing := _missing(chosen, by, reason, has_proof=text is not None or value is not ...):
+    if missing := _missing(chosen, name_of(by), reason, has_proof=text is not None or value is not ...):
         raise _incomplete(f"The verdict {chosen} on {case_id} needs {missing}.", facts)
     if value is not ... and chosen is not Verdict.HAPPENED:
         raise _incomplete(f"The verdict {chosen} on {case_id} takes no value: only what happened has one.", facts)
+    actor = acting(by, act=Act.VERDICT, tenant=tenant, unknown=lambda: case_not_found(case_id, tenant))
     shown = _shown(text, facts)
     result = shown if value is ... and shown is not text else value
     receipt, marker = _receipt(result, facts) if chosen is Verdict.HAPPENED else (None, None)
     return Ruling(
         verdict=chosen,
-        by=by,
+        by=actor,
         reason=reason,
         expect_version=expect_version,
         receipt=receipt,
         marker=marker,
-        evidence=_proof(by, reason, shown, value),
+        evidence=_proof(actor.shown, reason, shown, value),
     )
 
 
@@ -155,11 +158,6 @@ def _missing(verdict: Verdict, by: str, reason: str, *, has_proof: bool) -> str 
             return "a reason: how it is known that it did not happen"
         case _:
             return None
-
-
-def plain(text: str) -> str:
-    """Return a text that every database stores: no NUL, no lone surrogate, bounded, no white space around it."""
-    return text.strip()[:_MOST].replace("\0", "\\0").encode("utf-8", "backslashreplace").decode()
 
 
 # --- answers ---------------------------------------------------------------------------------------------------------

@@ -15,6 +15,7 @@ from counterfoil.storage import rows
 from counterfoil.storage.scripts import reads, reviews
 
 if TYPE_CHECKING:
+    from counterfoil.core.access import Principal
     from counterfoil.model import Case, OperationDetail, Page
     from counterfoil.storage.store import Store
 
@@ -69,7 +70,7 @@ class Reviews:
         *,
         tenant: str,
         verdict: Verdict | str,
-        by: str,
+        by: str | Principal,
         expect_version: int,
         reason: str = "",
         evidence: str | None = None,
@@ -82,7 +83,7 @@ class Reviews:
             tenant: Whose case.
             verdict: `"happened"`, `"did_not_happen_retry"` (the next perform sends it), `"did_not_happen_close"`
                 (it is never sent), or `"noted"` for a case about an operation that is settled.
-            by: Who gives the verdict.
+            by: Who gives the verdict: a name, or a principal whose role permits it.
             expect_version: The version of the case that this person saw.
             reason: How it is known; `did_not_happen` needs one.
             evidence: What shows it, in words or as JSON. A JSON object, array or quoted string is also the receipt's
@@ -95,6 +96,7 @@ class Reviews:
             VerdictIncomplete: the evidence or the reason is missing, or is not the JSON that it looks like.
             VerdictConflict: another verdict was first, the case moved since it was seen, or takes other verdicts.
             OperationInProgress: an attempt is under way whose outcome nobody can know yet.
+            NotAllowed: the principal's role does not permit verdicts.
         """
         refuse_nested("review.resolve")
         refuse_on_loop("review.resolve", "await cf.review.resolve(...) with an AsyncCounterfoil")

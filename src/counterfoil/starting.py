@@ -7,7 +7,9 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from counterfoil import codec
-from counterfoil.core.arguments import CALLED
+from counterfoil.access import acting, is_of_another, system_user
+from counterfoil.core.access import Act
+from counterfoil.core.arguments import CALLED, plain
 from counterfoil.core.durations import utc_text
 from counterfoil.core.states import WorkflowStatus
 from counterfoil.core.templates import validate_id
@@ -26,6 +28,7 @@ from counterfoil.errors import (
     WorkflowNotFound,
 )
 from counterfoil.operations import check_tenant
+from counterfoil.outboxing import who_and_why
 from counterfoil.records import Delivered
 from counterfoil.standing import workflow
 from counterfoil.storage.scripts.threads import ThreadKey
@@ -43,6 +46,7 @@ from counterfoil.storage.scripts.workflows import (
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from counterfoil.core.access import Actor, Principal
     from counterfoil.desk import Desk
     from counterfoil.records import Workflow
     from counterfoil.storage.script import Row
@@ -281,13 +285,40 @@ def _hindered(key: ThreadKey, act: str, row: Row) -> WorkflowHindered:
     )
 
 
+def who_acts(by: str | Principal, reason: str, key: ThreadKey) -> tuple[Actor, str]:
+    """Return who does something to a workflow, and why.
+
+    Raises:
+        VerdictIncomplete: one is missing.
+        NotAllowed: the principal's role does not permit it.
+        WorkflowNotFound: the principal is another tenant's.
+    """
+    return who_and_why(by, reason, key.tenant, unknown=lambda: missing(key))
+
+
+def who_deletes(by: str | Principal | None, reason: str, key: ThreadKey) -> tuple[Actor, str] | None:
+    """Return who deletes a workflow, and why; None if the principal is another tenant's, where there is nothing of it.
+
+    Raises:
+        NotAllowed: the principal's role does not permit it.
+    """
+    who = system_user() if by is None else by
+    why = plain(CALLED.words("reason", reason))
+    return None if is_of_another(who, key.tenant) else (acting(who, act=Act.OPERATE, tenant=key.tenant), why)
+
+
 def not_found(key: ThreadKey) -> NoReturn:
     """Say that there is no such workflow.
 
     Raises:
         WorkflowNotFound: always.
     """
-    raise WorkflowNotFound(
+    raise missing(key)
+
+
+def missing(key: ThreadKey) -> WorkflowNotFound:
+    """Return what says that there is no such workflow."""
+    return WorkflowNotFound(
         f"Tenant {key.tenant} has no workflow {key.thread_id}. Check the id, the tenant and the database; list them"
         f" with: counterfoil workflows list --tenant {key.tenant}",
         tenant=key.tenant,

@@ -9,6 +9,7 @@ import pytest
 from langgraph.types import Command, interrupt
 
 from counterfoil import CannotTell, Found
+from counterfoil.core.access import Actor
 from counterfoil.core.entries import FIRST_PAUSE_MS
 from counterfoil.errors import (
     EventConflict,
@@ -34,6 +35,7 @@ from tests.conformance.subject import ASYNC, SYNC, Subject
 from tests.stores import FILE, MEMORY, on_each
 
 MINUTE = 60_000
+ANN = Actor(who="ann", shown="ann")
 
 
 @pytest.fixture(params=(SYNC, ASYNC))
@@ -623,7 +625,7 @@ def test_a_run_that_is_cancelled_stores_nothing_more_and_sends_nothing_more(flow
 
     def steps(state: State) -> Steps:
         yield do.perform(pay, title="before")
-        flows.cf.desk.store.write(lambda: workflows.cancel(key, by="ann", reason="so", expected_version=None))
+        flows.cf.desk.store.write(lambda: workflows.cancel(key, by=ANN, reason="so", expected_version=None))
         yield do.perform(pay, title="after")
         return {"log": ["paid"]}
 

@@ -12,9 +12,12 @@ import counterfoil
 import counterfoil.langgraph
 import counterfoil.providers.http
 from counterfoil import Counterfoil, EffectCall, Provider, Receipt, effect
+from counterfoil.audit import Audit
 from counterfoil.operations import Operations
 from counterfoil.outbox import Outbox
 from counterfoil.reviews import Reviews
+from counterfoil.tenants import Tenants
+from counterfoil.tokens import Tokens
 
 PYTHON = (Path(__file__).parents[2] / "docs" / "reference" / "python.md").read_text("utf-8")
 
@@ -49,6 +52,9 @@ def attributes(cls: type) -> set[str]:
         ("cf.operations", members(Operations)),
         ("cf.outbox", members(Outbox)),
         ("cf.review", members(Reviews)),
+        ("cf.tokens", members(Tokens)),
+        ("cf.tenants", members(Tenants)),
+        ("cf.audit", members(Audit)),
         ("effect", keywords(effect)),
         ("Provider", keywords(Provider)),
         ("EffectCall", attributes(EffectCall)),
@@ -61,7 +67,10 @@ def test_the_reference_is_complete_and_invents_nothing(heading: str, expected: I
 
 @pytest.mark.parametrize(
     "function",
-    [Counterfoil.open, Counterfoil.run, Operations.list, Reviews.list, Reviews.resolve, Outbox.list, Outbox.pause],
+    [
+        *(Counterfoil.open, Counterfoil.run, Operations.list, Reviews.list, Reviews.resolve, Outbox.list, Outbox.pause),
+        *(Tokens.issue, Tokens.rotate, Audit.list),
+    ],
 )
 def test_a_method_with_many_keywords_has_them_all_in_its_row(function: object) -> None:
     name = function.__qualname__  # type: ignore[attr-defined]

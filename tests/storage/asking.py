@@ -45,7 +45,9 @@ ASKED: dict[str, Any] = {
     "subject": "s-1", "until": None, "timeout": None, "event_seq": None, "event_id": "e-1", "sequence": 1,
     # who did what
     "who": "eve", "shown": "Eve", "role": "operator", "token_id": "k-1", "act": "requeue",
-    "state_before": "parked", "state_after": "pending",
+    "state_before": "parked", "state_after": "pending", "by_whom": None, "scopes": None, "secret_digest": b"s" * 32,
+    "created_by": "eve", "lifetime": None, "overlap": 1_000, "replaced_by": "k-2", "revoked_by": "eve",
+    "changed_by": "eve", "after_tenant": "tenant-1", "expected_status": "active",
     # approvals
     "asker": "task", "requested_by": "eve", "edited_by": None, "follows": None, "followed_by": None,
     "decided_by": "eve", "decide_by": 1, "decide_within": 1_000, "valid_for": 1_000,
@@ -110,6 +112,9 @@ OTHERWISE: dict[str, dict[str, Any]] = {
     "end_wait_if_open": {"state": "timed_out", "expected_state": "open"},
     "insert_event": {"state": "kept"},
     "list_workflows": {"status": None, "graph": None},
+    "insert_token": {"token_id": "k-new"},
+    "insert_tenant": {"tenant": "tenant-new", "status": "active"},
+    "move_tenant": {"status": "suspended"},
 }
 """Where a statement is asked for something else."""
 

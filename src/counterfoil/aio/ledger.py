@@ -30,7 +30,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from counterfoil.aio.approvals import AsyncApprovals
+    from counterfoil.aio.audit import AsyncAudit
     from counterfoil.aio.joining import AsyncJoined
+    from counterfoil.aio.tenants import AsyncTenants
+    from counterfoil.aio.tokens import AsyncTokens
     from counterfoil.aio.workflows import AsyncWorkflows
     from counterfoil.clock import Clock
     from counterfoil.core.durations import Duration
@@ -123,6 +126,27 @@ class AsyncCounterfoil:
     def review(self) -> AsyncReviews:
         """Return the cases that a person must look at, and the verdicts on them."""
         return AsyncReviews(self.store)
+
+    @property
+    def tokens(self) -> AsyncTokens:
+        """Return the tokens: issue, honour, rotate and revoke them."""
+        from counterfoil.aio.tokens import AsyncTokens  # noqa: PLC0415 - many programs use none
+
+        return AsyncTokens(self.store)
+
+    @property
+    def tenants(self) -> AsyncTenants:
+        """Return the tenants that were created: list, suspend and resume them."""
+        from counterfoil.aio.tenants import AsyncTenants  # noqa: PLC0415 - many programs use none
+
+        return AsyncTenants(self.store)
+
+    @property
+    def audit(self) -> AsyncAudit:
+        """Return the audit trail: who did what to what, and why."""
+        from counterfoil.aio.audit import AsyncAudit  # noqa: PLC0415 - many programs use none
+
+        return AsyncAudit(self.store)
 
     async def close(self) -> None:
         """End the workers of this process, wait for what is being performed, close its resources and the database."""

@@ -10,10 +10,11 @@ from counterfoil.core.outbox import Act
 from counterfoil.errors import CommitUnknown
 from counterfoil.model import OperationKey
 from counterfoil.operations import PAGE, check_tenant
-from counterfoil.outboxing import Scope, done, lifted, listed, only_intent, who_and_why, wish
+from counterfoil.outboxing import Scope, done, lifted, lifter, listed, only_intent, who_and_why, wish
 from counterfoil.storage.scripts import holding, reads
 
 if TYPE_CHECKING:
+    from counterfoil.core.access import Principal
     from counterfoil.model import Message, Operation, Page, Pause
     from counterfoil.storage.store import AsyncStore
 
@@ -70,7 +71,7 @@ class AsyncOutbox:
     async def pause(
         self,
         *,
-        by: str,
+        by: str | Principal,
         reason: str,
         tenant: str | None = None,
         effect: str | None = None,
@@ -88,11 +89,22 @@ class AsyncOutbox:
         try:
             return await self._store.write(lambda: holding.pause(*scope, by=who, reason=why))
         except CommitUnknown as lost:
-            with lost.outlasting():  # done again, it is the same pause
-                return await self._store.write(lambda: holding.pause(*scope, by=who, reason=why))
+            with lost.outlasting():
+                found = await self._store.read(lambda: holding.find_pause(*scope, by=who, reason=why))
+            if found is None:
+                raise
+            return found
 
-    async def resume(self, *, tenant: str | None = None, effect: str | None = None, stream: str | None = None) -> Pause:
-        """Lift the pause of exactly this name, and return it.
+    async def resume(
+        self,
+        *,
+        tenant: str | None = None,
+        effect: str | None = None,
+        stream: str | None = None,
+        by: str | Principal | None = None,
+        reason: str = "",
+    ) -> Pause:
+        """Lift the pause of exactly this name, and return it; by the operating-system user, unless it says by whom.
 
         Raises:
             PauseNotFound: there is none.
@@ -100,7 +112,8 @@ class AsyncOutbox:
         """
         refuse_nested("outbox.resume")
         scope = Scope.of(tenant=tenant, effect=effect, stream=stream)
-        return lifted(await self._store.write(lambda: holding.resume(*scope)), scope)
+        who, why = lifter(by, reason, scope)
+        return lifted(await self._store.write(lambda: holding.resume(*scope, by=who, reason=why)), scope)
 
     # --- one intent --------------------------------------------------------------------------------------------------
 
@@ -109,7 +122,7 @@ class AsyncOutbox:
         operation_id: str,
         *,
         tenant: str,
-        by: str,
+        by: str | Principal,
         reason: str,
         attempts: int | None = None,
         expect_version: int | None = None,
@@ -122,7 +135,7 @@ class AsyncOutbox:
         operation_id: str,
         *,
         tenant: str,
-        by: str,
+        by: str | Principal,
         reason: str,
         expect_version: int | None = None,
     ) -> Operation:
@@ -134,7 +147,7 @@ class AsyncOutbox:
         operation_id: str,
         *,
         tenant: str,
-        by: str,
+        by: str | Principal,
         reason: str,
         expect_version: int | None = None,
     ) -> Operation:
@@ -146,7 +159,7 @@ class AsyncOutbox:
         operation_id: str,
         *,
         tenant: str,
-        by: str,
+        by: str | Principal,
         reason: str,
         expect_version: int | None = None,
     ) -> Operation:
@@ -158,7 +171,7 @@ class AsyncOutbox:
         act: Act,
         operation_id: str,
         tenant: str,
-        by: str,
+        by: str | Principal,
         reason: str,
         expect_version: int | None,
         more: int | None,

@@ -14,6 +14,7 @@ from counterfoil.reviews import case_state, number
 from counterfoil.storage.scripts import reads, reviews
 
 if TYPE_CHECKING:
+    from counterfoil.core.access import Principal
     from counterfoil.core.states import Verdict
     from counterfoil.model import Case, OperationDetail, Page
     from counterfoil.storage.store import AsyncStore
@@ -68,7 +69,7 @@ class AsyncReviews:
         *,
         tenant: str,
         verdict: Verdict | str,
-        by: str,
+        by: str | Principal,
         expect_version: int,
         reason: str = "",
         evidence: str | None = None,

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 from counterfoil.active import refuse_nested
 from counterfoil.core.entries import DEFAULT_TRIES
 from counterfoil.operations import PAGE, check_tenant
-from counterfoil.outboxing import who_and_why
 from counterfoil.planning import graph_for, met, planned
 from counterfoil.standing import asked_page, asked_steps, paged, stepped, wait
 from counterfoil.starting import (
@@ -21,6 +20,8 @@ from counterfoil.starting import (
     register,
     settled,
     start_of,
+    who_acts,
+    who_deletes,
     workflow_key,
 )
 from counterfoil.storage.scripts import deleting, planning, waits, workflows
@@ -31,6 +32,7 @@ from counterfoil.writing import awrite
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from counterfoil.core.access import Principal
     from counterfoil.desk import Desk
     from counterfoil.model import Page
     from counterfoil.records import Delivered, Resumption, Wait, Workflow, WorkflowStep
@@ -213,7 +215,7 @@ class AsyncWorkflows:
         return answer
 
     async def cancel(
-        self, workflow_id: str, *, tenant: str, by: str, reason: str, expect_version: int | None = None
+        self, workflow_id: str, *, tenant: str, by: str | Principal, reason: str, expect_version: int | None = None
     ) -> Workflow:
         """End a workflow for good: its run can store nothing more. What it enqueued before is sent all the same.
 
@@ -223,14 +225,15 @@ class AsyncWorkflows:
             VerdictIncomplete: it does not say who cancels, or why.
         """
         refuse_nested("workflows.cancel")
-        key, (who, why) = workflow_key(workflow_id, tenant), who_and_why(by, reason, tenant)
+        key = workflow_key(workflow_id, tenant)
+        who, why = who_acts(by, reason, key)
         answer = await awrite(
             self._desk, lambda: workflows.cancel(key, by=who, reason=why, expected_version=expect_version)
         )
         return settled(key, "cancel", answer)
 
     async def resume(
-        self, workflow_id: str, *, tenant: str, by: str, reason: str, expect_version: int | None = None
+        self, workflow_id: str, *, tenant: str, by: str | Principal, reason: str, expect_version: int | None = None
     ) -> Workflow:
         """Let a workflow go on that failed or was parked, once its cause is mended.
 
@@ -240,7 +243,8 @@ class AsyncWorkflows:
             VerdictIncomplete: it does not say who resumes, or why.
         """
         refuse_nested("workflows.resume")
-        key, (who, why) = workflow_key(workflow_id, tenant), who_and_why(by, reason, tenant)
+        key = workflow_key(workflow_id, tenant)
+        who, why = who_acts(by, reason, key)
         answer = await awrite(
             self._desk,
             lambda: workflows.resume(key, by=who, reason=why, expected_version=expect_version),
@@ -250,18 +254,33 @@ class AsyncWorkflows:
         self._desk.bell.ring()
         return found
 
-    async def delete(self, workflow_id: str, *, tenant: str, expect_version: int | None = None) -> bool:
+    async def delete(
+        self,
+        workflow_id: str,
+        *,
+        tenant: str,
+        by: str | Principal | None = None,
+        reason: str = "",
+        expect_version: int | None = None,
+    ) -> bool:
         """Delete all that is kept of a workflow but for its operations; say whether there was anything.
 
         Checkpoints, waits, events and the input are gone. Operations and receipts stay as proof for as long as their
         retention says, and what was enqueued is sent. A process that dies meanwhile has deleted all of it or nothing.
+        It is noted as done by the operating-system user, unless it says by whom.
 
         Raises:
             WorkflowHindered: it is being run, or moved since it was seen.
         """
         refuse_nested("workflows.delete")
         key, tried = workflow_key(workflow_id, tenant), Deleted()
-        answer = await awrite(self._desk, lambda: deleting.delete(key, expected_version=expect_version, tried=tried))
+        if (asking := who_deletes(by, reason, key)) is None:
+            return False
+        who, why = asking
+        answer = await awrite(
+            self._desk,
+            lambda: deleting.delete(key, by=who, reason=why, expected_version=expect_version, tried=tried),
+        )
         return deleted(key, answer)
 
     async def plan_resume(self, workflow_id: str, *, tenant: str) -> Resumption:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from counterfoil.cli.session import Session, integer, user
+from counterfoil.cli.session import Session, integer
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -22,6 +22,14 @@ def says_why(function: Callable[..., Any]) -> Callable[..., Any]:
     return wrapped
 
 
+def may_say_why(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Give a verb the options that say who acts and why, where nobody has to give a reason."""
+    why = click.option("--reason", default="", metavar="TEXT", help="Why.")
+    who = click.option("--by", metavar="NAME", help="Who does it; by default the operating-system user.")
+    wrapped: Callable[..., Any] = why(who(function))
+    return wrapped
+
+
 def acts(function: Callable[..., Any]) -> Callable[..., Any]:
     """Give a verb the options of an act on one operation."""
     seen = click.option(
@@ -32,16 +40,17 @@ def acts(function: Callable[..., Any]) -> Callable[..., Any]:
 
 def act(session: Session, name: str, operation: str, given: dict[str, Any]) -> None:
     """Do an act by its name on the one operation with this id, and print what came of it."""
+    from counterfoil.access import name_of
     from counterfoil.cli.output import operation_json, show_json
     from counterfoil.outbox import Outbox
 
     tenant = session.one(operation).operation.tenant
-    given["by"] = given["by"] or user()
+    given["by"] = session.by(given["by"])
     after: Operation = getattr(Outbox(session.store), name)(operation, tenant=tenant, **given)
     if session.as_json:
         show_json(operation_json(after))
     else:
-        _show(after, name, given["by"])
+        _show(after, name, name_of(given["by"]))
 
 
 def _show(after: Operation, name: str, by: str) -> None:

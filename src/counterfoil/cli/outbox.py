@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from counterfoil.cli.acts import act, acts, says_why
-from counterfoil.cli.session import Session, integer, names_operation, refuse_ambiguous, user, verb
+from counterfoil.cli.acts import act, acts, may_say_why, says_why
+from counterfoil.cli.session import Session, integer, names_operation, refuse_ambiguous, verb
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -171,7 +171,7 @@ def pause(session: Session, *, by: str | None, **given: Any) -> None:
     from counterfoil.cli.output import note
     from counterfoil.outbox import Outbox
 
-    made = Outbox(session.store).pause(tenant=session.tenant, by=by or user(), **given)
+    made = Outbox(session.store).pause(tenant=session.tenant, by=session.by(by), **given)
     _show_pauses(session, [made])
     if not _holds_any(session, made):  # a name that was mistyped looks like this
         note("Nothing that waits now is held by it. What waits: counterfoil outbox list")
@@ -187,13 +187,14 @@ def _holds_any(session: Session, pause: Pause) -> bool:
 
 @command.command()
 @names_scope
+@may_say_why
 @verb
-def resume(session: Session, **given: Any) -> None:
+def resume(session: Session, *, by: str | None, **given: Any) -> None:
     """Lift the pause of exactly this name."""
     from counterfoil.cli.output import say, show_json
     from counterfoil.outbox import Outbox
 
-    lifted = Outbox(session.store).resume(tenant=session.tenant, **given)
+    lifted = Outbox(session.store).resume(tenant=session.tenant, by=session.by(by), **given)
     if session.as_json:
         show_json(lifted)
         return

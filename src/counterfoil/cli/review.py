@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from counterfoil.cli.session import Session, integer, names_operation, user, verb
+from counterfoil.cli.session import Session, integer, names_operation, verb
 
 if TYPE_CHECKING:
     from counterfoil.model import Case, OperationDetail, Receipt
@@ -171,7 +171,7 @@ def resolve(session: Session, case: str, **given: Any) -> None:
         case,
         tenant=found.tenant,
         verdict=verdict,
-        by=given["by"] or user(),
+        by=session.by(given["by"]),
         reason=given["reason"],
         evidence=given["evidence"],
         value=... if given["value"] is None else json_value(given["value"], case_id=case, tenant=found.tenant),

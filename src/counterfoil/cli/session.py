@@ -138,6 +138,10 @@ class Session:
         refuse_ambiguous(operation_id, [each.operation.tenant for each in found])
         return only(found, operation_id, self.tenant)
 
+    def by(self, name: str | None) -> str:
+        """Return who acts: the name that was given, else the operating-system user."""
+        return name or user()
+
     def close(self) -> None:
         """Close the database if it was opened for writing."""
         if self._opened is not None:

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from counterfoil.cli.acts import says_why
-from counterfoil.cli.session import Session, integer, user, verb
+from counterfoil.cli.acts import may_say_why, says_why
+from counterfoil.cli.session import Session, integer, verb
 from counterfoil.errors import InvalidCommand
 
 if TYPE_CHECKING:
@@ -214,12 +214,11 @@ def resume(session: Session, workflow: str, *, by: str | None, reason: str, expe
 
 def _act(session: Session, workflow: str, act: str, by: str | None, reason: str, version: int | None) -> None:
     from counterfoil.cli.output import say, show_json
-    from counterfoil.outboxing import who_and_why
-    from counterfoil.starting import settled, workflow_key
+    from counterfoil.starting import settled, who_acts, workflow_key
     from counterfoil.storage.scripts import workflows
 
     key = workflow_key(workflow, tenant_of(session))
-    who, why = who_and_why(by or user(), reason, key.tenant)
+    who, why = who_acts(session.by(by), reason, key)
     script = workflows.cancel if act == "cancel" else workflows.resume
     found = settled(key, act, session.store.write(lambda: script(key, by=who, reason=why, expected_version=version)))
     if session.as_json:
@@ -230,18 +229,24 @@ def _act(session: Session, workflow: str, act: str, by: str | None, reason: str,
 
 @command.command()
 @click.option("--expect-version", type=integer, metavar="N", help="Do nothing if it moved since this version.")
+@may_say_why
 @verb
 @names_workflow
-def delete(session: Session, workflow: str, *, expect_version: int | None) -> None:
+def delete(session: Session, workflow: str, *, by: str | None, reason: str, expect_version: int | None) -> None:
     """Delete all that is kept of a workflow but for its operations, which are proof."""
     from counterfoil.cli.output import say, show_json
-    from counterfoil.starting import deleted, workflow_key
+    from counterfoil.starting import deleted, who_deletes, workflow_key
     from counterfoil.storage.scripts import deleting
     from counterfoil.storage.scripts.checkpoints import Deleted
 
     key, tried = workflow_key(workflow, tenant_of(session)), Deleted()
-    answer = session.store.write(lambda: deleting.delete(key, expected_version=expect_version, tried=tried))
-    was_there = deleted(key, answer)
+    was_there = False
+    if (asking := who_deletes(session.by(by), reason, key)) is not None:
+        who, why = asking
+        answer = session.store.write(
+            lambda: deleting.delete(key, by=who, reason=why, expected_version=expect_version, tried=tried)
+        )
+        was_there = deleted(key, answer)
     if session.as_json:
         show_json({"tenant": key.tenant, "workflow_id": key.thread_id, "deleted": was_there})
         return

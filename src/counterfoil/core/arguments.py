@@ -15,6 +15,8 @@ LARGEST: Final = 2**63 - 1
 """What a column of whole numbers holds."""
 LONGEST: Final = 512
 """Characters of a name."""
+_MOST: Final = 4_000
+"""Characters of a reason: enough for a paragraph, and a bound for what lists show."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,6 +100,11 @@ def text_flaw(text: str, longest: int | None = None) -> str | None:
     except UnicodeEncodeError:
         return "holds a lone surrogate, which has no UTF-8 form; decode its source again"
     return None
+
+
+def plain(text: str) -> str:
+    """Return a text that every database stores: no NUL, no lone surrogate, bounded, no white space around it."""
+    return text.strip()[:_MOST].replace("\0", "\\0").encode("utf-8", "backslashreplace").decode()
 
 
 CALLED: Final = Checker(InvalidArguments)

@@ -7,7 +7,11 @@ Every error has a stable kebab-case `code`, says whether trying again is sensibl
 from counterfoil.errors.access import (
     AccessError,
     NotAllowed,
+    TenantExists,
     TenantNotFound,
+    TokenEnded,
+    TokenNotFound,
+    TokenRefused,
 )
 from counterfoil.errors.approvals import (
     ApprovalExpired,
@@ -204,11 +208,15 @@ __all__ = [
     "StoredValueDamaged",
     "SyncOnEventLoop",
     "TemplateFieldMissing",
+    "TenantExists",
     "TenantMissing",
     "TenantNotFound",
     "ThreadBusy",
     "ThreadExists",
     "ThreadParked",
+    "TokenEnded",
+    "TokenNotFound",
+    "TokenRefused",
     "TrustedFieldMismatch",
     "UnknownTemplateField",
     "UnmanagedThread",

@@ -29,6 +29,7 @@ from counterfoil.model import (
     Receipt,
     Trusted,
 )
+from counterfoil.records import AuditEntry, Tenant, Token
 
 if TYPE_CHECKING:
     from counterfoil.storage.script import Row
@@ -229,3 +230,31 @@ def pause(row: Row) -> Pause:
     names = ("tenant", "effect", "stream")
     named = {name: row[name] or None for name in names}
     return Pause(**named, paused_by=row["paused_by"], reason=row["reason"], at=row["at"])
+
+
+def audit_entry(row: Row) -> AuditEntry:
+    """Return a row of the audit table."""
+    found = {"tenant": row["tenant"] or None, "before": row["state_before"], "after": row["state_after"]}
+    names = ("seq", "at", "who", "shown", "role", "token_id", "act", "kind", "subject", "reason", "request_id")
+    return AuditEntry(**found, **{name: row[name] for name in names})
+
+
+def token(row: Row) -> Token:
+    """Return a row of the token table as it is shown."""
+    names = ("seq", "token_id", "role", "created_by", "created_at", "expires_at", "replaced_by", "revoked_by")
+    return Token(
+        **{name: row[name] for name in (*names, "revoked_at", "now")},
+        tenant=row["tenant"] or None,
+        name=row["shown"],
+        scopes=scopes(row),
+    )
+
+
+def scopes(row: Row) -> tuple[str, ...] | None:
+    """Return what a token's role is narrowed to; None is all of it."""
+    return None if row["scopes"] is None else tuple(row["scopes"].split())
+
+
+def tenant(row: Row) -> Tenant:
+    """Return a row of the tenant table."""
+    return Tenant(**row)

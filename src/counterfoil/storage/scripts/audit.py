@@ -2,17 +2,25 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
 
 from counterfoil.credentials import redact_text
-from counterfoil.storage.script import Script, one_row
+from counterfoil.model import Page
+from counterfoil.storage import rows
+from counterfoil.storage.script import Row, Script, all_rows, one_row
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from counterfoil.core.access import Actor
     from counterfoil.core.audit import Deed, Subject
+    from counterfoil.records import AuditEntry
 
 EVERYONE = ""
 """Stands in the place of a tenant for what is about all of them."""
+_WIDEST: Final = 1024
+"""Bytes of an id; a pause's name may be longer, and must fit into an index beside the tenant."""
 
 
 def note(
@@ -39,9 +47,47 @@ def note(
         token_id=actor.token_id,
         act=deed,
         kind=subject.kind,
-        subject=subject.id,
+        subject=_fitting(subject.id),
         state_before=before,
         state_after=after,
         reason=redact_text(reason),
         request_id=request_id,
     )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wish:
+    """What a list of entries is narrowed to; `after` is where the page before ended."""
+
+    subject: str | None = None
+    who: str | None = None
+    after: int = 0
+    limit: int = 50
+
+
+def page(tenant: str | None, wish: Wish) -> Script[Page[AuditEntry]]:
+    """Return one page of entries, the oldest first: of a tenant, or for the operator of the database all of them."""
+    tenants = (
+        [tenant]
+        if tenant is not None
+        else [row["tenant"] for row in (yield from all_rows("list_audit_tenants_any_tenant"))]
+    )
+    found: list[Row] = []
+    for each in tenants:
+        found += yield from _of_tenant(each, wish)
+    found.sort(key=lambda row: int(row["seq"]))
+    items = tuple(rows.audit_entry(row) for row in found[: wish.limit])
+    return Page(items=items, next=items[-1].seq if len(found) > wish.limit else None)
+
+
+def _of_tenant(tenant: str, wish: Wish) -> Script[Sequence[Row]]:
+    asked = {"tenant": tenant, "after": wish.after, "limit": wish.limit + 1}  # one more tells whether it is the last
+    if wish.subject is not None:
+        return (yield from all_rows("list_audit_about", **asked, subject=_fitting(wish.subject), by_whom=wish.who))
+    if wish.who is not None:
+        return (yield from all_rows("list_audit_by", **asked, who=wish.who))
+    return (yield from all_rows("list_audit", **asked))
+
+
+def _fitting(subject: str) -> str:
+    return subject.encode()[:_WIDEST].decode(errors="ignore")

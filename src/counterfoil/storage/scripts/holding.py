@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, assert_never
 
+from counterfoil.core.audit import Deed, Kind, Subject
 from counterfoil.core.machine import advance
 from counterfoil.core.outbox import EVENTS, MAX_ATTEMPTS, Act, ActDecision, Permitted, Standing, decide_act
 from counterfoil.core.states import (
@@ -18,12 +19,14 @@ from counterfoil.core.states import (
 )
 from counterfoil.storage import rows
 from counterfoil.storage.script import Row, Script, all_rows, held_row, one_row
+from counterfoil.storage.scripts.audit import note
 from counterfoil.storage.scripts.moves import keep, key_params
 from counterfoil.storage.scripts.reviews import NoOperation, Resolved, Ruling, case_about, judge
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from counterfoil.core.access import Actor
     from counterfoil.model import OperationKey, Pause
 
 CANCELLED = advance(OPERATION, OperationState.PENDING, EVENTS[Act.CANCEL])
@@ -34,16 +37,39 @@ VERDICTS = {Act.REQUEUE: Verdict.DID_NOT_HAPPEN_RETRY, Act.SKIP: Verdict.DID_NOT
 # --- pauses ----------------------------------------------------------------------------------------------------------
 
 
-def pause(tenant: str, effect: str, stream: str, *, by: str, reason: str) -> Script[Pause]:
+def pause(tenant: str, effect: str, stream: str, *, by: Actor, reason: str) -> Script[Pause]:
     """Hold intents back: of a tenant, an effect, a stream; an empty name stands for any."""
-    row = yield from held_row("put_pause", tenant=tenant, effect=effect, stream=stream, paused_by=by, reason=reason)
+    named = {"tenant": tenant, "effect": effect, "stream": stream}
+    there = yield from one_row("get_pause", **named)
+    row = yield from held_row("put_pause", **named, paused_by=by.shown, reason=reason)
+    before = None if there is None else PAUSED
+    yield from note(by, Deed.PAUSE, _held(effect, stream), tenant=tenant, reason=reason, before=before, after=PAUSED)
     return rows.pause(row)
 
 
-def resume(tenant: str, effect: str, stream: str) -> Script[Pause | None]:
+def find_pause(tenant: str, effect: str, stream: str, *, by: Actor, reason: str) -> Script[Pause | None]:
+    """Say whether this very pause is there: its COMMIT took effect although nobody heard of it."""
+    row = yield from one_row("get_pause", tenant=tenant, effect=effect, stream=stream)
+    same = row is not None and (row["paused_by"], row["reason"]) == (by.shown, reason)
+    return rows.pause(row) if row is not None and same else None
+
+
+def resume(tenant: str, effect: str, stream: str, *, by: Actor, reason: str) -> Script[Pause | None]:
     """Let intents go again; None if nothing of this name was held back."""
     row = yield from one_row("delete_pause", tenant=tenant, effect=effect, stream=stream)
-    return None if row is None else rows.pause(row)
+    if row is None:
+        return None
+    yield from note(by, Deed.RESUME, _held(effect, stream), tenant=tenant, reason=reason, before=PAUSED)
+    return rows.pause(row)
+
+
+PAUSED = "paused"
+
+
+def _held(effect: str, stream: str) -> Subject:
+    """Name what is paused; its tenant stands beside it."""
+    named = [f"{what} {name}" for what, name in (("effect", effect), ("stream", stream)) if name]
+    return Subject(Kind.PAUSE, ", ".join(named) or "everything")
 
 
 def pauses(tenant: str | None) -> Script[tuple[Pause, ...]]:
@@ -60,7 +86,7 @@ class Wish:
     """What a person does with an intent, ready to be stored; `evidence` is encoded and differs from act to act."""
 
     act: Act
-    by: str
+    by: Actor
     reason: str
     evidence: bytes
     more: int = MAX_ATTEMPTS
@@ -113,7 +139,18 @@ def act(key: OperationKey, wish: Wish) -> Script[Answer]:
         return Hindered(None, row, (yield from _last_word(key)))
     if not isinstance(decision, Permitted):
         return Hindered(decision, row, (yield from _last_word(key)))
-    return Done((yield from _do(key, row, wish)))
+    after = yield from _do(key, row, wish)
+    yield from note(
+        wish.by,
+        Deed(wish.act),
+        Subject(Kind.OPERATION, key.operation_id),
+        tenant=key.tenant,
+        reason=wish.reason,
+        before=row["state"],
+        after=after["state"],
+        request_id=row["request_id"],
+    )
+    return Done(after)
 
 
 def find_act(key: OperationKey, wish: Wish) -> Script[Done | None]:
@@ -152,7 +189,7 @@ def _cancel(key: OperationKey, row: Row, wish: Wish) -> Script[Row]:
             version=row["version"],
             state=CANCELLED,
             expected_state=OperationState.PENDING,
-            error_text=f"cancelled by {wish.by}: {wish.reason}",
+            error_text=f"cancelled by {wish.by.shown}: {wish.reason}",
         )
     )
 
@@ -164,7 +201,7 @@ def _hasten(key: OperationKey, row: Row, wish: Wish) -> Script[Row]:
 
 
 def _keep(key: OperationKey, row: Row, wish: Wish) -> Script[None]:
-    yield from keep(key, row["attempt"], EvidenceKind.VERDICT, wish.told, body=wish.evidence, by=wish.by)
+    yield from keep(key, row["attempt"], EvidenceKind.VERDICT, wish.told, body=wish.evidence, by=wish.by.shown)
 
 
 def _standing(row: Row, attempts: Sequence[Row]) -> Standing:

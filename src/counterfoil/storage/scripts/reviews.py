@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, assert_never
 
+from counterfoil.core.audit import Deed, Kind, Subject
 from counterfoil.core.leases import is_over
 from counterfoil.core.machine import advance
 from counterfoil.core.outbox import MAX_ATTEMPTS
@@ -32,9 +33,11 @@ from counterfoil.core.states import (
 )
 from counterfoil.model import VALUE_NOT_GIVEN, OperationKey
 from counterfoil.storage.script import Row, Script, all_rows, held_row, one_row
+from counterfoil.storage.scripts.audit import note
 from counterfoil.storage.scripts.moves import Outcome, existing, keep, key_params, mark_lost, move, open_case
 
 if TYPE_CHECKING:
+    from counterfoil.core.access import Actor
     from counterfoil.core.states import OperationEvent
 
 VALUE_GIVEN = "value given"
@@ -49,7 +52,7 @@ class Ruling:
     """
 
     verdict: Verdict
-    by: str
+    by: Actor
     reason: str
     expect_version: int
     receipt: bytes | None = None
@@ -77,7 +80,7 @@ class Ruling:
                     evidence=self.evidence,
                 )
             case Verdict.DID_NOT_HAPPEN_CLOSE:
-                return Outcome(outcome=AttemptOutcome.NOT_SENT, error_text=f"closed by {self.by}: {self.reason}")
+                return Outcome(outcome=AttemptOutcome.NOT_SENT, error_text=f"closed by {self.by.shown}: {self.reason}")
             case Verdict.DID_NOT_HAPPEN_RETRY | Verdict.NOTED:
                 return Outcome(outcome=AttemptOutcome.NOT_SENT)
             case _:
@@ -127,6 +130,22 @@ def resolve(tenant: str, seq: int, ruling: Ruling) -> Script[Answer]:
     case = (yield from one_row("get_case", tenant=tenant, seq=seq)) or found
     if case["version"] != ruling.expect_version:
         return Moved(case)
+    answer = yield from _decide(key, case, operation, ruling)
+    if isinstance(answer, Resolved):
+        yield from note(
+            ruling.by,
+            Deed.VERDICT,
+            Subject(Kind.OPERATION, key.operation_id),
+            tenant=tenant,
+            reason=ruling.reason,
+            before=operation["state"],
+            after=f"{ruling.verdict}, {answer.operation['state']}",
+            request_id=operation["request_id"],
+        )
+    return answer
+
+
+def _decide(key: OperationKey, case: Row, operation: Row, ruling: Ruling) -> Script[Answer]:
     decision = decide_verdict(_judged(case, operation), ruling.verdict, has_value=ruling.has_value)
     match decision:
         case AlreadyClosed():
@@ -188,13 +207,13 @@ def _close(key: OperationKey, case: Row, operation: Row, ruling: Ruling) -> Scri
         state=state,
         expected_state=CaseState.OPEN,
         verdict=ruling.verdict,
-        verdict_by=ruling.by,
+        verdict_by=ruling.by.shown,
         verdict_reason=ruling.reason,
     )
     if closed is None:
         return Moved(case)
     answer = ruling.told(ruling.verdict)
-    yield from keep(key, operation["attempt"], EvidenceKind.VERDICT, answer, body=ruling.evidence, by=ruling.by)
+    yield from keep(key, operation["attempt"], EvidenceKind.VERDICT, answer, body=ruling.evidence, by=ruling.by.shown)
     return Resolved(closed, operation)
 
 
@@ -219,7 +238,7 @@ def _give_value(key: OperationKey, case: Row, operation: Row, ruling: Ruling) ->
         receipt=ruling.receipt,
     )
     answer = ruling.told(VALUE_GIVEN)
-    yield from keep(key, operation["attempt"], EvidenceKind.VERDICT, answer, body=ruling.evidence, by=ruling.by)
+    yield from keep(key, operation["attempt"], EvidenceKind.VERDICT, answer, body=ruling.evidence, by=ruling.by.shown)
     return Resolved(renewed, given)
 
 
@@ -283,6 +302,6 @@ def find_ruling(tenant: str, seq: int, ruling: Ruling) -> Script[Resolved | None
 
 def _is_of(evidence: Row, ruling: Ruling) -> bool:
     """Say whether a piece of evidence is the one that a ruling keeps."""
-    same = (evidence["kind"], evidence["given_by"]) == (EvidenceKind.VERDICT, ruling.by)
+    same = (evidence["kind"], evidence["given_by"]) == (EvidenceKind.VERDICT, ruling.by.shown)
     told = {ruling.told(ruling.verdict), ruling.told(VALUE_GIVEN)}
     return same and evidence["body"] == ruling.evidence and evidence["answer"] in told

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from counterfoil import codec
+from counterfoil.core.audit import Deed, Kind, Subject
 from counterfoil.core.entries import Readiness, readiness
 from counterfoil.core.machine import advance, legal
 from counterfoil.core.states import (
@@ -18,11 +19,13 @@ from counterfoil.core.states import (
     WorkflowStatus,
 )
 from counterfoil.storage.script import Row, Script, Wake, all_rows, held_row, one_row
-from counterfoil.storage.scripts import approvals, threads
+from counterfoil.storage.scripts import approvals, audit, threads
 from counterfoil.storage.scripts.threads import ThreadKey
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+    from counterfoil.core.access import Actor
 
 _IDLE = advance(THREAD, ThreadState.RUNNING, ThreadEvent.RELEASED)
 RESERVE_MS = 30_000
@@ -258,7 +261,7 @@ class Done:
 Answer = Done | NoWorkflow | Hindered
 
 
-def resume(key: ThreadKey, *, by: str, reason: str, expected_version: int | None) -> Script[Answer]:
+def resume(key: ThreadKey, *, by: Actor, reason: str, expected_version: int | None) -> Script[Answer]:
     """Let a workflow go on that was left to a person."""
     row = yield from _locked(key)
     if row is None:
@@ -272,13 +275,13 @@ def resume(key: ThreadKey, *, by: str, reason: str, expected_version: int | None
         version=row["version"],
         status=advance(WORKFLOW, status, WorkflowEvent.RESUMED),
         error_class=RESUMED_BY,
-        error_text=f"resumed by {by}: {reason}",
+        error_text=f"resumed by {by.shown}: {reason}",
     )
     yield Wake(key.tenant, key.thread_id, row["graph"], row["graph_version"])
-    return Done((yield from held_row("get_workflow", **key.params)))
+    return Done((yield from _noted(key, row, by, Deed.RESUME_WORKFLOW, reason)))
 
 
-def cancel(key: ThreadKey, *, by: str, reason: str, expected_version: int | None) -> Script[Answer]:
+def cancel(key: ThreadKey, *, by: Actor, reason: str, expected_version: int | None) -> Script[Answer]:
     """End a workflow for good; a run that is at work on it can store nothing more. Cancelled again, it stays so."""
     row = yield from _locked(key)
     if row is None:
@@ -295,14 +298,30 @@ def cancel(key: ThreadKey, *, by: str, reason: str, expected_version: int | None
         state=_IDLE,
         status=advance(WORKFLOW, status, WorkflowEvent.CANCELLED),
         error_class=CANCELLED_BY,
-        error_text=f"cancelled by {by}: {reason}",
+        error_text=f"cancelled by {by.shown}: {reason}",
     )
-    yield from approvals.cancel_all(key.tenant, key.thread_id, by=by, reason=reason)
-    return Done((yield from held_row("get_workflow", **key.params)))
+    yield from approvals.cancel_all(key.tenant, key.thread_id, by=by.shown, reason=reason)
+    return Done((yield from _noted(key, row, by, Deed.CANCEL_WORKFLOW, reason)))
 
 
 CANCELLED_BY, RESUMED_BY = "Cancelled", "Resumed"
 """What stands in the place of the class of an error, for what a person did."""
+
+
+def _noted(key: ThreadKey, row: Row, by: Actor, deed: Deed, reason: str) -> Script[Row]:
+    """Note what was done to a workflow, and return it as it is after that."""
+    after = yield from held_row("get_workflow", **key.params)
+    yield from audit.note(
+        by,
+        deed,
+        Subject(Kind.WORKFLOW, key.thread_id),
+        tenant=key.tenant,
+        reason=reason,
+        before=row["status"],
+        after=after["status"],
+        request_id=row["request_id"],
+    )
+    return after
 
 
 def _locked(key: ThreadKey) -> Script[Row | None]:

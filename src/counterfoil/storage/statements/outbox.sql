@@ -225,6 +225,14 @@ where tenant = :tenant
 order by seq
 limit 1;
 
+-- name: get_pause
+-- Read the pause of exactly this name.
+select *
+from counterfoil_pause
+where tenant = :tenant
+  and effect = :effect
+  and stream = :stream;
+
 -- name: put_pause
 -- Keep intents back: of a tenant, an effect, a stream, or all; an empty name stands for any.
 insert into counterfoil_pause (tenant, effect, stream, paused_by, reason, at)

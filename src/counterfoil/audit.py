@@ -1,0 +1,62 @@
+"""The audit trail for blocking callers: who did what to what, and why. `cf.audit`."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from counterfoil.issuing import EXPORT_PAGE, entries_of, line
+from counterfoil.operations import PAGE, check_tenant
+from counterfoil.storage.scripts import audit
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from counterfoil.model import Page
+    from counterfoil.records import AuditEntry
+    from counterfoil.storage.store import Store
+
+
+class Audit:
+    """The audit trail of one database, for blocking callers; entries are added by what they tell of."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    def list(
+        self,
+        *,
+        tenant: str | None,
+        subject: str | None = None,
+        who: str | None = None,
+        after: int | None = None,
+        limit: int = PAGE,
+    ) -> Page[AuditEntry]:
+        """Return one page of entries, the oldest first: of a tenant, or with None of all and about all of them.
+
+        Args:
+            tenant: Whose entries.
+            subject: Only those about the thing with this id: an operation, a workflow, a token, a tenant.
+            who: Only those of this principal; names are compared in their one form.
+            after: The `next` of the page before.
+            limit: Rows of the page, at most 1,000.
+
+        Raises:
+            InvalidArguments: the limit is out of range.
+        """
+        checked, wish = None if tenant is None else check_tenant(tenant), entries_of(subject, who, after, limit)
+        return self._store.read(lambda: audit.page(checked, wish))
+
+    def export(self, tenant: str | None) -> Iterator[str]:
+        """Iterate over all entries as lines of JSON, the oldest first; no transaction is open between two pages."""
+        checked, wish = None if tenant is None else check_tenant(tenant), entries_of(None, None, None, EXPORT_PAGE)
+        while True:
+            page = self._read(checked, wish)
+            for entry in page.items:
+                yield line(entry)
+            if page.next is None:
+                return
+            wish = replace(wish, after=page.next)
+
+    def _read(self, tenant: str | None, wish: audit.Wish) -> Page[AuditEntry]:
+        return self._store.read(lambda: audit.page(tenant, wish))
