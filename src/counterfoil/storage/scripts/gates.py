@@ -46,7 +46,7 @@ def ask(key: OperationKey, row: Row, gate: Gate, asking: Asking) -> Script[Row]:
             requested_by=asking.requested_by,
             decide_by=row["decide_by"],
             valid_for=gate.valid_for,
-            needs_another=gate.needs_another,
+            needs_another=int(gate.needs_another),
             edited_by=asking.edited_by,
             follows=asking.follows,
         )
