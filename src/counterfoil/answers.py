@@ -17,6 +17,7 @@ from counterfoil.core.effects import (
     NotCallers,
     OtherVersion,
     PastRetention,
+    Ungranted,
     Unsettled,
     WrongEffect,
 )
@@ -34,6 +35,7 @@ from counterfoil.errors import (
     EffectVersionMissing,
     FenceLost,
     FingerprintMismatch,
+    NotGranted,
     OperationClosed,
     OperationError,
     OperationExpired,
@@ -80,7 +82,7 @@ def conclude(effect: Effect[Any], bound: Bound, seen: object, cause: BaseExcepti
         case Seen(Mismatch(), row):
             raise mismatch(effect, bound, row)
         case Seen(decision):
-            raise unapproved(key, seen) or standing_in_the_way(key, effect, decision)
+            raise unpermitted(key, seen) or standing_in_the_way(key, effect, decision)
         case _:
             raise TypeError(f"no answer for {seen!r}")
 
@@ -204,15 +206,27 @@ def _next(plan: object, case_id: str | None) -> str:
             return resolve
 
 
-def unapproved(key: OperationKey, seen: Seen) -> OperationError | None:
+def unpermitted(key: OperationKey, seen: Seen) -> OperationError | None:
     """Say that an operation is not permitted, or not any more, if that is what keeps a caller from it."""
     match seen:
+        case Seen(Ungranted()):
+            return ungranted(key)
         case Seen(AwaitsApproval() | NeedsApproval(), row, approval=approval):
             return approval_required(key, row, approval)
         case Seen(Closed(state), approval=approval) if approval is not None:
             return undecided(key, state, approval)
         case _:
             return None
+
+
+def ungranted(key: OperationKey) -> NotGranted:
+    """Say that nobody permitted an operation beforehand, in a program where that is needed."""
+    return NotGranted(
+        f"Operation {key} was not granted with these arguments, and this program is strict. Nothing was sent, and the"
+        " attempt is in the audit trail. Trusted code grants it before the run: cf.grants.issue(effect, tenant=...,"
+        " ...). A person may permit it, too: cf.approvals.request(effect, ...).",
+        **_facts(key),
+    )
 
 
 def approval_required(key: OperationKey, row: Row | None, approval: Row | None) -> ApprovalRequired:

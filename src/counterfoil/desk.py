@@ -71,6 +71,8 @@ class Desk:
     retention: Retention = FOREVER
     engine: str = EMBEDDED
     """What wakes workflows, by name."""
+    strict: bool = False
+    """Whether operations must have been granted beforehand."""
     graphs: dict[tuple[str, int], Any] = field(default_factory=dict)
     """The graphs that workflows run, by name and version."""
     at_work: set[AtWork] = field(default_factory=set)
@@ -156,6 +158,7 @@ class Desk:
             trusted=trusted,
             origin=origin,
             asker=origin.task_id or "",
+            strict=self.strict,
         )
 
     def _call(self, bound: Bound, trusted: Trusted, effect: Effect[Any], attempt: int) -> EffectCall:
@@ -206,6 +209,7 @@ def open_desk(  # noqa: PLR0913 - see Counterfoil.open
     connections: int | None,
     retention: Retention,
     engine: str,
+    strict: bool,
 ) -> Desk:
     """Open a database, make its schema if it is new, and refuse one that does not fit this code."""
     from counterfoil.purging import check_declared  # noqa: PLC0415 - few are opened with a retention
@@ -221,7 +225,8 @@ def open_desk(  # noqa: PLR0913 - see Counterfoil.open
     )
     try:
         store.migrate(upgrade=upgrade)
-        desk = Desk(store, store.awaiting(), milliseconds(wait, "wait"), retention=retention, engine=engine)
+        patience = milliseconds(wait, "wait")
+        desk = Desk(store, store.awaiting(), patience, retention=retention, engine=engine, strict=strict)
         if engine != EMBEDDED:
             _tell(desk, engine)
     except BaseException:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from counterfoil import answers
 from counterfoil.core.arguments import CALLED
-from counterfoil.core.effects import Mismatch, PastRetention, WrongEffect
+from counterfoil.core.effects import Mismatch, PastRetention, Ungranted, WrongEffect
 from counterfoil.core.states import OperationState
 from counterfoil.delivery import Delivery
 from counterfoil.desk import check_effect
@@ -98,6 +98,8 @@ class Enqueuing:
                 raise answers.standing_in_the_way(self.job.key, self.job.effect, decision)
             case Known(PastRetention(), row):
                 raise answers.expired(self.job.key, row)
+            case Known(Ungranted()):
+                raise answers.ungranted(self.job.key)
             case Known(_, row):
                 return self._intent(OperationState(row["state"]), is_new=False)
 
@@ -143,6 +145,12 @@ def record_all(calls: Sequence[Enqueuing]) -> Script[tuple[Queued | Known, ...]]
     return results
 
 
+def _record_permitted(calls: Sequence[Enqueuing]) -> Script[tuple[Queued | Known, ...]]:
+    """Record all, or none where a strict program must refuse one; that is noted, so it raises after the commit."""
+    refused = yield from outbox.refusal([call.wish for call in calls])
+    return refused if refused is not None else (yield from record_all(calls))
+
+
 class Several:
     """One call of `enqueue_all`: operations of one effect that are recorded together or not at all."""
 
@@ -168,7 +176,7 @@ class Several:
     @property
     def maker(self) -> Maker[tuple[Queued | Known, ...]]:
         """Return the script that records the intents."""
-        return lambda: record_all(self.calls)
+        return lambda: _record_permitted(self.calls)
 
     def conclude(self, results: tuple[Queued | Known, ...]) -> tuple[Intent, ...]:
         """Return the intents in the order in which they were asked for."""

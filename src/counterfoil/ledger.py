@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from counterfoil.drivers.probes import Probe
     from counterfoil.effects import Effect
     from counterfoil.enqueuing import Asked
+    from counterfoil.grants import Grants
     from counterfoil.joining import Joined
     from counterfoil.keeping import Retention
     from counterfoil.langgraph.saver import CounterfoilSaver
@@ -73,6 +74,7 @@ class Counterfoil:
         connections: int | None = None,
         retention: Retention = FOREVER,
         engine: str = EMBEDDED,
+        strict: bool = False,
         clock: Clock | None = None,
         probe: Probe | None = None,
     ) -> Self:
@@ -88,6 +90,8 @@ class Counterfoil:
             connections: Connections to a PostgreSQL server at the most, 10 unless given; for each colour its own.
             retention: How long what is known of settled operations is kept; `purge` removes what is over.
             engine: What wakes workflows: `"embedded"`, or `"procrastinate"` on many machines with one PostgreSQL.
+            strict: Whether an operation must have been granted (`cf.grants`) or approved by a person before it can be
+                claimed: then code that invents an id, an effect or arguments sends nothing.
             clock: Where times come from; for tests.
             probe: Called around every statement and commit; for tests.
 
@@ -110,6 +114,7 @@ class Counterfoil:
                 connections=connections,
                 retention=retention,
                 engine=engine,
+                strict=strict,
             )
         )
 
@@ -146,6 +151,13 @@ class Counterfoil:
         from counterfoil.approvals import Approvals  # noqa: PLC0415 - many programs have none
 
         return Approvals(self.desk)
+
+    @property
+    def grants(self) -> Grants:
+        """Return what was permitted beforehand, for a strict program: grant an operation, list grants, revoke one."""
+        from counterfoil.grants import Grants  # noqa: PLC0415 - many programs have none
+
+        return Grants(self.desk)
 
     @property
     def review(self) -> Reviews:

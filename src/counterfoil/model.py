@@ -227,6 +227,26 @@ class Approval:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Grant:
+    """What trusted code permitted beforehand: an operation with exactly the arguments of this `fingerprint`.
+
+    Times are milliseconds since the epoch by the database's clock; `now` is when it was read.
+    """
+
+    grant_id: str
+    tenant: str
+    operation_id: str
+    effect: str
+    fingerprint: str
+    granted_by: str
+    granted_at: int
+    now: int
+    expires_at: int | None = None
+    revoked_by: str | None = None
+    revoked_at: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ApprovalDetail:
     """An approval with what it permits: the operation, the arguments that will be sent, and what goes with it.
 

@@ -214,7 +214,7 @@ def go_on_with(job: Job, follower: Row) -> Generator[Read, Any, None]:
 
 
 def _open(job: Job) -> Protocol[Any]:
-    if job.request.gate is not None:
+    if job.request.gate is not None or job.request.strict:
         return (yield from _look(job))
     try:
         return (yield Look(lambda: claims.look(job.request), lambda: claims.look_or_claim(job.request)))

@@ -49,7 +49,7 @@ def transact(job: Job, body: Body | None, *, at_once: bool) -> Protocol[Receipt[
         body: The effect's function, ready to be given the open transaction; None if it is one statement.
         at_once: Whether the database runs such a statement and records it in one.
     """
-    if at_once and body is None and job.request.gate is None:
+    if at_once and body is None and job.request.is_free:
         return (yield from record(job, None, at_once=True))
     seen = yield from _asked(job, (yield _look(job)))
     if isinstance(seen, Seen) and not isinstance(seen.decision, MayClaim):
@@ -67,7 +67,7 @@ def record(job: Job, body: Body | None, *, at_once: bool) -> Protocol[Receipt[An
     An effect's own statement that is run again breaks on the operation's row, or on the rows of its first time, with
     nothing kept of it; looking first would cost as much again.
     """
-    if at_once and body is None and job.request.gate is None:
+    if at_once and body is None and job.request.is_free:
         return receipt(job, (yield from _at_once(job)))
     if job.request.gate is not None:
         _refuse_unasked(job, (yield from _led(job, (yield _look(job)))))
@@ -139,7 +139,7 @@ def work(job: Job, body: Body | None = None) -> Maker[Recorded]:
     """Return the script that does an effect's work and records it: its own statement, or the body that is given."""
     if body is None:
         own = _statement(job)
-        return lambda: settling.by_statement(job.request, own, at_once=job.request.gate is None)
+        return lambda: settling.by_statement(job.request, own, at_once=job.request.is_free)
     doing = settling.by_body(body, _encoding(job))
     return lambda: settling.transactional(job.request, doing)
 

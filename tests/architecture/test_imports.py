@@ -50,7 +50,7 @@ FACADES = layer(
     ),
     *("migrating", "performing", "runners", "transacting", "liveness", "rebuilding", "verifying", "operations"),
     *("results", "reviewing", "reviews", "bell", "delivery", "enqueuing", "outboxing", "keeping", "purging"),
-    *("starting", "standing", "planning", "writing", "access", "approving", "policy"),
+    *("starting", "standing", "planning", "writing", "access", "approving", "policy", "grants", "granting"),
     *("issuing", "tokens", "tenants", "audit"),
     is_open=True,
 )

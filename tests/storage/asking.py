@@ -53,6 +53,8 @@ ASKED: dict[str, Any] = {
     "decided_by": "eve", "decide_by": 1, "decide_within": 1_000, "valid_for": 1_000,
     "needs_another": 0, "permits": True,
     "approved_until": None, "follower_id": "o-new~edit-1",
+    # grants
+    "granted_by": "eve",
     # migrations
     "number": 99, "digest": "d",
 }  # fmt: skip
@@ -89,6 +91,7 @@ OTHERWISE: dict[str, dict[str, Any]] = {
     "list_operations_of_thread": {"state": None, "sender": None, "effect": None},
     "list_operations_of_stream": PAGE,
     "list_cases_in_state": {"state": "open"},
+    "put_grant": {"operation_id": "o-new"},
     "list_approvals_in_state": {"state": "pending"},
     "insert_approval": {"operation_id": "o-new", "root_id": "o-new", "state": "pending"},
     "get_approval_of_asker": {"root_id": "o-40000"},

@@ -133,3 +133,7 @@ select pg_temp.tenant(n), 'o-' || n, 'o-' || n, 1, case when n % 50 = 0 then 'pe
   cast(repeat('c', 32) as bytea), 'task', 'eve', n, n + 1000, 1000, 0, case when n % 50 > 0 then 'ann' end,
   case when n % 50 > 0 then 'why' end, case when n % 50 > 0 then n end
 from generate_series(1, 50000) n;
+
+insert into counterfoil_grant (tenant, operation_id, effect, identity_digest, granted_by, granted_at)
+select pg_temp.tenant(n), 'o-' || n, 'effect-1', cast(repeat('i', 32) as bytea), 'eve', n
+from generate_series(1, 50000) n;

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
     from counterfoil.aio.approvals import AsyncApprovals
     from counterfoil.aio.audit import AsyncAudit
+    from counterfoil.aio.grants import AsyncGrants
     from counterfoil.aio.joining import AsyncJoined
     from counterfoil.aio.tenants import AsyncTenants
     from counterfoil.aio.tokens import AsyncTokens
@@ -70,6 +71,7 @@ class AsyncCounterfoil:
         connections: int | None = None,
         retention: Retention = FOREVER,
         engine: str = EMBEDDED,
+        strict: bool = False,
         clock: Clock | None = None,
         probe: Probe | None = None,
     ) -> Self:
@@ -85,6 +87,7 @@ class AsyncCounterfoil:
                 connections=connections,
                 retention=retention,
                 engine=engine,
+                strict=strict,
             )
         )
 
@@ -121,6 +124,13 @@ class AsyncCounterfoil:
         from counterfoil.aio.approvals import AsyncApprovals  # noqa: PLC0415 - many programs have none
 
         return AsyncApprovals(self.desk)
+
+    @property
+    def grants(self) -> AsyncGrants:
+        """Return what was permitted beforehand, for a strict program: grant an operation, list grants, revoke one."""
+        from counterfoil.aio.grants import AsyncGrants  # noqa: PLC0415 - many programs have none
+
+        return AsyncGrants(self.desk)
 
     @property
     def review(self) -> AsyncReviews:

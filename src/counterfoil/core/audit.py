@@ -19,6 +19,9 @@ class Deed(StrEnum):
     CANCEL_WORKFLOW = "workflow.cancel"
     RESUME_WORKFLOW = "workflow.resume"
     DELETE_WORKFLOW = "workflow.delete"
+    GRANT = "grant.issue"
+    REVOKE_GRANT = "grant.revoke"
+    REFUSE = "grant.refuse"
     APPROVE = "approval.approve"
     REJECT = "approval.reject"
     EDIT = "approval.edit"
@@ -38,6 +41,7 @@ class Kind(StrEnum):
     PAUSE = "pause"
     WORKFLOW = "workflow"
     APPROVAL = "approval"
+    GRANT = "grant"
     TOKEN = "token"  # noqa: S105 - the name of a kind
     TENANT = "tenant"
 

@@ -135,6 +135,11 @@ class NeedsApproval:
 
 
 @dataclass(frozen=True, slots=True)
+class Ungranted:
+    """The program is strict, and nobody granted this very operation."""
+
+
+@dataclass(frozen=True, slots=True)
 class PastRetention:
     """It is settled, and its receipt's detail was purged: only when and how it ended is known."""
 
@@ -159,6 +164,7 @@ ClaimDecision = (
     | Closed
     | AwaitsApproval
     | NeedsApproval
+    | Ungranted
     | NotCallers
 )
 

@@ -19,6 +19,8 @@ from counterfoil.errors.approvals import (
     ApprovalRejected,
     ApprovalRequired,
     DecisionConflict,
+    GrantNotFound,
+    NotGranted,
     OwnRequest,
 )
 from counterfoil.errors.operations import (
@@ -155,6 +157,7 @@ __all__ = [
     "FenceLost",
     "FingerprintMismatch",
     "ForeignTransaction",
+    "GrantNotFound",
     "GraphMismatch",
     "GraphMissing",
     "GuardedTransaction",
@@ -176,6 +179,7 @@ __all__ = [
     "NoDatabase",
     "NonFiniteNumber",
     "NotAllowed",
+    "NotGranted",
     "NotInWorkflow",
     "NotOneRow",
     "NulCharacter",

@@ -1,4 +1,4 @@
-"""An operation may not be sent without a person's decision, or that decision cannot be made."""
+"""An operation may not be sent without a grant or a decision, or that decision cannot be made."""
 
 from __future__ import annotations
 
@@ -55,3 +55,17 @@ class OwnRequest(OperationError):
 
     code = "own-request"
     exit = Exit.NOT_ALLOWED
+
+
+class NotGranted(OperationError):
+    """The program is strict, and no trusted code granted this very operation; nothing was sent, and it is noted."""
+
+    code = "not-granted"
+    exit = Exit.NOT_ALLOWED
+
+
+class GrantNotFound(OperationError):
+    """No grant with this id exists for this tenant."""
+
+    code = "grant-not-found"
+    exit = Exit.NOT_FOUND

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from langgraph.config import get_config
 
@@ -17,11 +17,16 @@ from counterfoil.langgraph.intents import CURRENT, Collector
 from counterfoil.model import OperationKey
 from counterfoil.storage.scripts import outbox
 from counterfoil.storage.scripts.claims import existing_operation
+from counterfoil.writing import awrite, write
 
 if TYPE_CHECKING:
     from counterfoil.delivery import Delivery
+    from counterfoil.desk import Desk
     from counterfoil.effects import Effect
     from counterfoil.model import Intent
+    from counterfoil.storage.script import Maker
+
+T = TypeVar("T")
 
 
 def enqueue(effect: Effect[Any] | Decision[Any], /, *, delivery: Delivery | None = None, **arguments: Any) -> Intent:
@@ -48,7 +53,8 @@ def enqueue(effect: Effect[Any] | Decision[Any], /, *, delivery: Delivery | None
     collector, call = _asked(effect, arguments, delivery)
     if (edited := _edited(effect, call)) is not None:
         call.go_on_with(call.desk.store.read(lambda: existing_operation(edited)))
-    return _taken(collector, call, call.desk.store.read(lambda: outbox.find(call.wish)))
+    find = write if call.desk.strict else _read  # what a strict program refuses is noted
+    return _taken(collector, call, find(call.desk, lambda: outbox.find(call.wish)))
 
 
 async def aenqueue(
@@ -59,7 +65,16 @@ async def aenqueue(
     collector, call = _asked(effect, arguments, delivery)
     if (edited := _edited(effect, call)) is not None:
         call.go_on_with(await call.desk.async_store.read(lambda: existing_operation(edited)))
-    return _taken(collector, call, await call.desk.async_store.read(lambda: outbox.find(call.wish)))
+    find = awrite if call.desk.strict else _aread
+    return _taken(collector, call, await find(call.desk, lambda: outbox.find(call.wish)))
+
+
+def _read(desk: Desk, maker: Maker[T]) -> T:
+    return desk.store.read(maker)
+
+
+async def _aread(desk: Desk, maker: Maker[T]) -> T:
+    return await desk.async_store.read(maker)
 
 
 def _asked(

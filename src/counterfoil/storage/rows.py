@@ -22,6 +22,7 @@ from counterfoil.model import (
     Attempt,
     Case,
     Evidence,
+    Grant,
     Operation,
     Origin,
     Pause,
@@ -37,7 +38,7 @@ if TYPE_CHECKING:
 NEWEST: Final = LARGEST
 """Larger than every seq: where paging begins."""
 
-_CASE_PREFIX, _APPROVAL_PREFIX = "case-", "approval-"
+_CASE_PREFIX, _APPROVAL_PREFIX, _GRANT_PREFIX = "case-", "approval-", "grant-"
 _ORIGIN = ("thread_id", "checkpoint_ns", "checkpoint_id", "node", "task_id", "run_id", "trace_id")
 _TRUSTED = ("request_id", "workflow_id", "principal")
 _SUMMARY = (
@@ -185,6 +186,27 @@ def case_seq(text: str) -> int | None:
 def _number(text: str, prefix: str) -> int | None:
     number = text.removeprefix(prefix)
     return int(number) if number.isascii() and number.isdigit() and len(number) < 19 else None  # noqa: PLR2004 - 2^63
+
+
+def grant_id(seq: int) -> str:
+    """Return a grant's public id."""
+    return f"{_GRANT_PREFIX}{seq}"
+
+
+def grant_seq(text: str) -> int | None:
+    """Return the number behind a grant's public id, or None if it is not one."""
+    return _number(text, _GRANT_PREFIX)
+
+
+def grant(row: Row) -> Grant:
+    """Return a row of the grant table."""
+    names = ("tenant", "operation_id", "effect", "granted_by", "granted_at", "expires_at", "revoked_by", "revoked_at")
+    return Grant(
+        grant_id=grant_id(row["seq"]),
+        fingerprint=codec.text_digest(row["identity_digest"]),
+        now=row["now"],
+        **{name: row[name] for name in names},
+    )
 
 
 def approval_id(seq: int) -> str:

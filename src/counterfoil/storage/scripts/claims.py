@@ -33,7 +33,7 @@ from counterfoil.core.unknown import (
 )
 from counterfoil.storage import rows
 from counterfoil.storage.script import Row, Script, held_row, lone_row, one_row
-from counterfoil.storage.scripts import gates
+from counterfoil.storage.scripts import gates, grants
 from counterfoil.storage.scripts.moves import (
     DIED,
     RAN_OUT,
@@ -66,6 +66,8 @@ class Request:
     known_dead: str | None = None
     gate: Gate | None = None
     """Whether it may be sent only with a decision."""
+    strict: bool = False
+    """Whether it must have been granted beforehand."""
     asker: str = ""
     """Which step asks for it, where one does: who asks again from elsewhere asks anew what a person has edited."""
 
@@ -84,6 +86,11 @@ class Request:
             known_dead=self.known_dead,
             gate=self.gate,
         )
+
+    @property
+    def is_free(self) -> bool:
+        """Say whether it may be sent without that anybody permitted it."""
+        return self.gate is None and not self.strict
 
     @property
     def asking(self) -> gates.Asking:
@@ -221,6 +228,8 @@ def unknown_case(key: OperationKey, row: Row) -> Script[Row | None]:
 
 def claim(request: Request) -> Script[ClaimResult]:
     """Take the claim, or say what stands in the way; a lease that ran out turns into an unknown outcome here."""
+    if (refused := (yield from grants.refusal(request))) is not None:
+        return Seen(refused, {})
     if request.gate is not None:
         return (yield from ask(request)) or (yield from _claim_again(request))
     new = yield from lone_row("insert_claimed_operation", **_claimed_by(request))

@@ -14,7 +14,7 @@ from counterfoil.core.states import AttemptOutcome, OperationState, Sender
 from counterfoil.model import OperationKey
 from counterfoil.storage import rows
 from counterfoil.storage.script import Row, Script, all_rows, held_row, lone_row, one_row, several_rows
-from counterfoil.storage.scripts import gates, settling
+from counterfoil.storage.scripts import gates, grants, settling
 from counterfoil.storage.scripts.claims import CLAIMED, Granted, Request
 from counterfoil.storage.scripts.moves import Outcome, key_params
 
@@ -64,6 +64,8 @@ class Known:
 
 def enqueue(wish: Wish) -> Script[Queued | Known]:
     """Record an intent, or say what is known of its operation."""
+    if (refused := (yield from grants.refusal(wish.request))) is not None:
+        return Known(refused, {})
     insert = lone_row if wish.request.gate is None else one_row
     if (yield from insert("insert_intent", **_columns(wish))) is None:
         return (yield from _known(wish))
@@ -71,8 +73,18 @@ def enqueue(wish: Wish) -> Script[Queued | Known]:
     return Queued()
 
 
+def refusal(wishes: Sequence[Wish]) -> Script[tuple[Queued | Known, ...] | None]:
+    """Say which of several operations a strict program must refuse first, and note it; none is recorded then."""
+    for number, wish in enumerate(wishes):
+        if (refused := (yield from grants.refusal(wish.request))) is not None:
+            return (*(Queued() for _ in wishes[:number]), Known(refused, {}), *(Queued() for _ in wishes[number + 1 :]))
+    return None
+
+
 def find(wish: Wish) -> Script[Queued | Known]:
     """Say what is known of an operation, or that nothing is in the way of recording it."""
+    if (refused := (yield from grants.refusal(wish.request))) is not None:
+        return Known(refused, {})
     row = yield from one_row("look_at_operation", **wish.request.id)
     return Queued() if row is None else _seen(wish.request, row)
 

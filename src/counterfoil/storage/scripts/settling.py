@@ -40,6 +40,7 @@ from counterfoil.storage.script import (
     several_rows,
     user_code,
 )
+from counterfoil.storage.scripts import grants
 from counterfoil.storage.scripts.claims import CLAIMED, Granted, Request, Seen, begun, judge, take, unknown_case
 from counterfoil.storage.scripts.moves import (
     Outcome,
@@ -263,6 +264,8 @@ def transactional(request: Request, work: Callable[[], Script[Outcome]]) -> Scri
 
     The operation's row comes first: whoever wants the same operation waits there, before its work has done anything.
     """
+    if (refused := (yield from grants.refusal(request))) is not None:
+        return Seen(refused, {})
     new = yield from one_row(
         "insert_claimed_operation",
         **request.columns(),

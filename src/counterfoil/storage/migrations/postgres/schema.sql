@@ -42,6 +42,10 @@ CREATE INDEX counterfoil_event_subject ON counterfoil_event USING btree (tenant,
 
 create table counterfoil_evidence (seq bigint generated always as identity not null, tenant text collate "C" not null, operation_id text collate "C" not null, attempt bigint not null, kind text collate "C" not null, answer text collate "C" not null, body bytea, given_by text collate "C" not null, at bigint not null, CHECK ((kind = ANY (ARRAY['reply'::text, 'late_reply'::text, 'lookup'::text, 'verdict'::text]))), PRIMARY KEY (tenant, operation_id, seq));
 
+create table counterfoil_grant (seq bigint generated always as identity not null, tenant text collate "C" not null, operation_id text collate "C" not null, effect text collate "C" not null, identity_digest bytea not null, granted_by text collate "C" not null, granted_at bigint not null, expires_at bigint, revoked_by text collate "C", revoked_at bigint, CHECK (((revoked_by IS NULL) = (revoked_at IS NULL))), CHECK ((length(identity_digest) = 32)), CHECK ((operation_id <> ''::text)), CHECK ((tenant <> ''::text)), PRIMARY KEY (tenant, seq), UNIQUE (tenant, operation_id, effect, identity_digest));
+
+CREATE INDEX counterfoil_grant_newest ON counterfoil_grant USING btree (tenant, seq);
+
 create table counterfoil_migration (number bigint not null, name text collate "C" not null, digest text collate "C" not null, applied_at bigint not null, PRIMARY KEY (number));
 
 create table counterfoil_mint (tenant text collate "C" not null, thread_id text collate "C" not null, checkpoint_ns text collate "C" not null, name text collate "C" not null, checkpoint_id text collate "C" not null, task_id text collate "C" not null, minted_id text collate "C" not null, at bigint not null, PRIMARY KEY (tenant, thread_id, checkpoint_ns, name, checkpoint_id, task_id));

@@ -180,6 +180,23 @@ CREATE TABLE counterfoil_evidence (
 
 CREATE INDEX counterfoil_evidence_operation on counterfoil_evidence (tenant, operation_id, seq);
 
+CREATE TABLE counterfoil_grant (
+  seq integer primary key,
+  tenant text not null check (tenant <> ''),
+  operation_id text not null check (operation_id <> ''),
+  effect text not null,
+  identity_digest blob not null check (length(identity_digest) = 32),
+  granted_by text not null,
+  granted_at integer not null,
+  expires_at integer,
+  revoked_by text,
+  revoked_at integer,
+  unique (tenant, operation_id, effect, identity_digest),
+  check ((revoked_by is null) = (revoked_at is null))
+) strict;
+
+CREATE INDEX counterfoil_grant_newest on counterfoil_grant (tenant, seq);
+
 CREATE TABLE counterfoil_migration (
   number integer primary key,
   name text not null,

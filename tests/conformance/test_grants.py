@@ -1,0 +1,149 @@
+"""A strict program sends what trusted code granted for exactly these arguments, or a person approved; nothing else."""
+
+from typing import Any
+
+import pytest
+
+from counterfoil import Policy, Principal, Provider
+from counterfoil.errors import (
+    ApprovalRequired,
+    FingerprintMismatch,
+    GrantNotFound,
+    NotAllowed,
+    NotGranted,
+    VerdictIncomplete,
+)
+from tests.conformance.subject import Subject
+
+ASKED = {"tenant": "team-a", "request_id": "r-1"}
+
+
+@pytest.fixture
+def strict(subject: Subject) -> Any:
+    subject.cf = subject.open(strict=True)
+    return subject.cf
+
+
+def test_what_nobody_granted_is_refused_sends_nothing_and_is_noted(subject: Subject, strict: Any) -> None:
+    made = subject.ticket()
+    with pytest.raises(NotGranted, match="not granted"):
+        subject.perform(made, cf=strict, title="a", principal="Model")
+    assert len(subject.sent) == 0
+    (entry,) = subject.rows("audit")
+    assert (entry["act"], entry["who"], entry["subject"]) == ("grant.refuse", "model", "ticket:r-1")
+
+
+def test_what_is_granted_is_sent_once_and_nothing_beside_it(subject: Subject, strict: Any) -> None:
+    made, other = subject.ticket(), subject.ticket()
+    grant = subject.settle(strict.grants.issue(made, by="gateway", title="a", **ASKED))
+    assert (grant.operation_id, grant.granted_by, grant.expires_at) == ("ticket:r-1", "gateway", None)
+    for invented in ({"title": "b"}, {"title": "a", "request_id": "r-2"}):
+        with pytest.raises(NotGranted):
+            subject.perform(made, cf=strict, **invented)
+    with pytest.raises(NotGranted):
+        subject.perform(other, cf=strict, title="a")
+    assert subject.perform(made, cf=strict, title="a").answered_from == "effect"
+    assert subject.perform(made, cf=strict, title="a").answered_from == "receipt"
+    with pytest.raises(FingerprintMismatch):
+        subject.perform(made, cf=strict, title="b")
+    assert len(subject.sent) == 1
+
+
+def test_a_grant_that_ran_out_or_was_revoked_permits_nothing(subject: Subject, strict: Any) -> None:
+    made = subject.ticket()
+    grant = subject.settle(strict.grants.issue(made, by="gateway", title="a", expires_in="1m", **ASKED))
+    subject.clock.advance("1m")
+    with pytest.raises(NotGranted):
+        subject.perform(made, cf=strict, title="a")
+    renewed = subject.settle(strict.grants.issue(made, by="gateway", title="a", **ASKED))
+    assert renewed.grant_id == grant.grant_id
+    revoked = subject.settle(strict.grants.revoke(grant.grant_id, tenant="team-a", by="ops", reason="too early"))
+    again = subject.settle(strict.grants.revoke(grant.grant_id, tenant="team-a", by="else", reason="later"))
+    assert revoked.revoked_by == again.revoked_by == "ops"
+    with pytest.raises(NotGranted):
+        subject.perform(made, cf=strict, title="a")
+    assert len(subject.sent) == 0
+
+
+def test_what_is_enqueued_must_be_granted_too(subject: Subject, strict: Any) -> None:
+    made = subject.ticket()
+    with pytest.raises(NotGranted):
+        subject.settle(strict.enqueue(made, title="a", **ASKED))
+    subject.settle(strict.grants.issue(made, by="gateway", title="a", **ASKED))
+    with pytest.raises(NotGranted):
+        subject.settle(strict.enqueue_all(made, [{"title": "a"}, {"title": "b"}], **ASKED))
+    subject.drain(made)
+    assert len(subject.sent) == 0
+    assert subject.settle(strict.enqueue(made, title="a", **ASKED)).is_new
+    subject.drain(made)
+    assert len(subject.sent) == 1
+    assert [entry["act"] for entry in subject.rows("audit")] == ["grant.refuse", "grant.issue", "grant.refuse"]
+
+
+def test_an_approval_permits_it_as_a_grant_does(subject: Subject, strict: Any) -> None:
+    gated, plain = subject.ticket(approval=Policy()), subject.ticket()
+    with pytest.raises(ApprovalRequired):
+        subject.perform(gated, cf=strict, title="a")
+    asked = subject.settle(strict.approvals.request(plain, tenant="team-a", request_id="r-2", title="b"))
+    with pytest.raises(ApprovalRequired):
+        subject.perform(plain, cf=strict, title="b", request_id="r-2")
+    for one in subject.settle(strict.approvals.list(tenant="team-a")).items:
+        subject.settle(strict.approvals.approve(one.approval_id, tenant="team-a", by="mei"))
+    assert asked.operation_id == "ticket:r-2"
+    subject.perform(gated, cf=strict, title="a")
+    subject.perform(plain, cf=strict, title="b", request_id="r-2")
+    assert len(subject.sent) == 2
+
+
+def test_where_the_policy_asks_for_no_approval_a_grant_is_needed(subject: Subject, strict: Any) -> None:
+    made = subject.ticket(approval=Policy(when=lambda title: title == "large"))
+    with pytest.raises(NotGranted):
+        subject.perform(made, cf=strict, title="small")
+    assert len(subject.sent) == 0
+
+
+def test_a_transactional_effect_must_be_granted_too(subject: Subject, strict: Any) -> None:
+    def book(tx: Any, *, title: str) -> str:
+        subject.sent.tally.accept("ticket", title)
+        return title
+
+    made = subject.effect(book, provider=Provider.transactional())
+    with pytest.raises(NotGranted):
+        subject.perform(made, cf=strict, title="a")
+    assert len(subject.sent) == 0
+    subject.settle(strict.grants.issue(made, by="gateway", title="a", **ASKED))
+    assert subject.perform(made, cf=strict, title="a").value == "a"
+
+
+def test_who_may_grant_and_who_may_not(subject: Subject, strict: Any) -> None:
+    made = subject.ticket()
+    viewer = Principal(tenant="team-a", name="vic", role="viewer")  # type: ignore[arg-type]  # a role by its name
+    with pytest.raises(NotAllowed):
+        subject.settle(strict.grants.issue(made, by=viewer, title="a", **ASKED))
+    operator = Principal(tenant="team-a", name="Olga", role="operator")  # type: ignore[arg-type]
+    grant = subject.settle(strict.grants.issue(made, by=operator, title="a", **ASKED))
+    assert grant.granted_by == "Olga"
+    with pytest.raises(VerdictIncomplete):
+        subject.settle(strict.grants.revoke(grant.grant_id, tenant="team-a", by="ops", reason=" "))
+
+
+def test_another_tenants_grant_is_an_unknown_one_and_permits_nothing(subject: Subject, strict: Any) -> None:
+    made = subject.ticket()
+    grant = subject.settle(strict.grants.issue(made, by="gateway", title="a", **ASKED))
+    with pytest.raises(NotGranted):
+        subject.perform(made, cf=strict, tenant="team-b", title="a")
+    for unknown in (grant.grant_id, "grant-999", "case-1", "x"):
+        with pytest.raises(GrantNotFound, match="There is no grant"):
+            subject.settle(strict.grants.revoke(unknown, tenant="team-b", by="ops", reason="why"))
+    assert subject.settle(strict.grants.list(tenant="team-b")).items == ()
+
+
+def test_grants_are_listed_in_pages_the_newest_first(subject: Subject, strict: Any) -> None:
+    made = subject.ticket()
+    for number in range(3):
+        asked = {"tenant": "team-a", "request_id": f"r-{number}", "title": "a"}
+        subject.settle(strict.grants.issue(made, by="gateway", **asked))
+    first = subject.settle(strict.grants.list(tenant="team-a", limit=2))
+    rest = subject.settle(strict.grants.list(tenant="team-a", limit=2, before=first.next))
+    assert [one.operation_id for one in (*first.items, *rest.items)] == ["ticket:r-2", "ticket:r-1", "ticket:r-0"]
+    assert rest.next is None
