@@ -47,7 +47,8 @@ typing: $(VENV)/.dev ## check types only
 	$(BIN)/mypy
 
 crash: $(VENV)/.dev postgresql ## run the full crash matrices
-	COUNTERFOIL_CRASH_EVERY=1 $(BIN)/python -m pytest -n $(WORKERS) -m '' -o faulthandler_timeout=0 tests/crash $(PYTEST_ARGS)
+	COUNTERFOIL_CRASH_EVERY=1 $(BIN)/python -m pytest -n $(WORKERS) -m '' -o faulthandler_timeout=0 tests/crash \
+	tests/langgraph/test_kills.py tests/cases/test_step_result_and_checkpoint_reach_the_disk_together.py tests/faults $(PYTEST_ARGS)
 
 soak: $(VENV)/.dev postgresql ## run the long tests
 	$(BIN)/python -m pytest -n $(WORKERS) -m soak -o faulthandler_timeout=0 $(PYTEST_ARGS)

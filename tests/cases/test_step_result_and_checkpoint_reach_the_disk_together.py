@@ -13,15 +13,16 @@ import pytest
 
 from tests.langgraph import test_enqueue_kills as enqueuing
 from tests.langgraph.test_kills import assert_same, kills
+from tests.strides import NEAR
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("variant", ["durability-async", "plain", "plain-awaiting"])
 def test_a_kill_between_the_two_repeats_no_effect_and_tears_nothing(url: str, tmp_path: Path, variant: str) -> None:
-    first, killed = kills(url, tmp_path, variant, "after")
+    first, killed = kills(url, tmp_path, variant, "after", str(NEAR))
     assert_same(first, killed)
     between = [run["point"] for run in killed if "_write" in run["point"] or "insert_checkpoint" in run["point"]]
-    assert len(between) >= 5  # of eight or nine; where two jobs meet in the writer they share a COMMIT
+    assert len(between) >= 5 // NEAR  # of eight or nine; where two jobs meet in the writer they share a COMMIT
 
 
 @pytest.mark.soak

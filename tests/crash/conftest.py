@@ -1,6 +1,5 @@
 """Where the worlds of crash tests live: each scenario survives on every store."""
 
-import os
 from collections.abc import Callable, Iterable, Iterator
 
 import pytest
@@ -9,8 +8,6 @@ from counterfoil.testing.grounds import Ground, ground_at
 from counterfoil.testing.scenario import Scenario
 
 SQLITE, POSTGRES = "sqlite", "postgres"
-EVERY = int(os.environ.get("COUNTERFOIL_CRASH_EVERY", "5"))
-"""The long scenarios are struck at each n-th point with every change, and at all of them by `make crash`."""
 
 
 def everywhere(scenarios: Iterable[Scenario], is_soak: Callable[[Scenario, str], bool]) -> list[object]:

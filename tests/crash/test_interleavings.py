@@ -12,6 +12,7 @@ from tests.crash.conftest import POSTGRES, SQLITE
 from tests.crash.naive import check_then_send, contended, counted_right, one_more, read_then_write
 from tests.crash.pairs import PAIRS, RETURNED, Pair
 from tests.crash.scenarios import SUCCEEDED
+from tests.strides import NEAR
 
 # In every change: these on PostgreSQL, where writers run beside each other, and on SQLite, where they stand in line; on
 # PostgreSQL also in every order in which both are held. All the rest belongs to the full matrices.
@@ -39,7 +40,7 @@ def test_one_acts_between_any_two_steps_of_the_other(pair: Pair, ground: Ground)
 
 @pytest.mark.parametrize(("pair", "server"), pairs((POSTGRES, True)), indirect=["server"])
 def test_each_acts_between_any_two_steps_of_the_other(pair: Pair, ground: Ground) -> None:
-    judge(pair, interleave_on(ground, pair.scenario, pair.second, changes=2))
+    judge(pair, interleave_on(ground, pair.scenario, pair.second, changes=2, every=NEAR))
 
 
 def judge(pair: Pair, found: Interleavings) -> None:

@@ -6,8 +6,9 @@ from counterfoil.testing.crash import crash_on
 from counterfoil.testing.grounds import FILES, Ground
 from counterfoil.testing.kills import kill_at_each_commit
 from counterfoil.testing.scenario import Scenario
-from tests.crash.conftest import EVERY, POSTGRES, everywhere
+from tests.crash.conftest import POSTGRES, everywhere
 from tests.crash.scenarios import ALL, BY_NAME
+from tests.strides import EVERY
 
 # How many points each must have at the least, so that no scenario passes by doing less than it says. On PostgreSQL half
 # as many will do: connections are open already, and a statement that stands alone is a transaction by itself.

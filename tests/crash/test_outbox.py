@@ -8,6 +8,7 @@ from counterfoil.testing.kills import kill_at_each_commit
 from counterfoil.testing.scenario import Scenario
 from tests.crash.conftest import POSTGRES, SQLITE, everywhere
 from tests.crash.outbox import ALL
+from tests.strides import NEAR
 
 FEWEST_POINTS = 14
 
@@ -25,7 +26,7 @@ def is_soak(scenario: Scenario, store: str) -> bool:
 
 @pytest.mark.parametrize(("scenario", "server"), everywhere(ALL, is_soak), indirect=["server"])
 def test_a_crash_at_any_point_leaves_one_effect_or_an_honest_unknown(scenario: Scenario, ground: Ground) -> None:
-    report = crash_on(ground, scenario)
+    report = crash_on(ground, scenario, every=NEAR)
     report.raise_if_violated()
     assert len(report.points) >= FEWEST_POINTS
     assert set(report.states) <= {state.value for state in scenario.may_end}

@@ -6,11 +6,12 @@ from counterfoil.drivers import sqlite_writer
 from counterfoil.testing.crash import crash_on
 from counterfoil.testing.grounds import Ground
 from counterfoil.testing.scenario import Scenario
-from tests.crash.conftest import EVERY, POSTGRES, everywhere
+from tests.crash.conftest import POSTGRES, everywhere
 from tests.crash.workflows import WORKFLOWS
+from tests.strides import EVERY
 
 FEWEST_POINTS = 150
-STRIDE = EVERY if EVERY == 1 else 8 * EVERY
+STRIDE = EVERY if EVERY == 1 else 4 * EVERY
 """A run takes long and has many points: every change meets some of them, `make crash` all."""
 
 

@@ -16,6 +16,7 @@ from counterfoil.testing.clock import FakeClock
 from counterfoil.testing.tally import TallyFile
 from counterfoil.testing.wire import Wire
 from tests.conformance.subject import SYNC, Sent, Subject
+from tests.strides import chosen
 
 ANYTHING = re.compile(b".", re.DOTALL)
 MANNERS = ("before", "after", "reply")
@@ -117,6 +118,7 @@ def at_each_point(
     *,
     arrange: Callable[[str], None] = lambda request_id: None,
     manners: tuple[str, ...] = MANNERS,
+    every: int = 1,
 ) -> list[str]:
     """Run a scenario once for each of its points and each manner of losing what is sent there, and check what is left.
 
@@ -125,7 +127,7 @@ def at_each_point(
     whole = run(subject, wire, "undisturbed", arrange, act, Cutter(wire))
     check("undisturbed")
     cuts = []
-    for target, manner in product(range(len(whole.seen)), manners):
+    for target, manner in chosen(list(product(range(len(whole.seen)), manners)), subject.colour, every):
         request_id = f"{manner}-{target}"
         cutter = run(subject, wire, request_id, arrange, act, Cutter(wire, manner, target))
         assert cutter.has_cut, f"{request_id}: it took another way, {cutter.seen} and not {whole.seen}"

@@ -1,9 +1,9 @@
 """Kill real processes on either side of each COMMIT of one graph, let a new process finish, and tell what is left.
 
-`python -m tests.langgraph.killing URL FOLDER VARIANT WHERE` forks once for each kill and once for each recovery, from a
-process that stays free of threads, and prints one JSON list: the undisturbed run first. URL is a PostgreSQL database,
-which is emptied for each run, or a file, beside which each run gets its own. WHERE is `around` each COMMIT, only
-`after` each, or a number of random moments.
+`python -m tests.langgraph.killing URL FOLDER VARIANT WHERE [EVERY]` forks once for each kill and for each recovery,
+from a process that stays free of threads, and prints one JSON list: the undisturbed run first. URL is a PostgreSQL
+database, which is emptied for each run, or a file, beside which each run gets its own. WHERE is `around` each COMMIT,
+only `after` each, or a number of random moments; with EVERY each n-th COMMIT alone, from one that depends on the rest.
 """
 
 import asyncio
@@ -29,6 +29,7 @@ from counterfoil.testing.kills import in_child
 from counterfoil.testing.tally import TallyFile
 from tests import stores
 from tests.langgraph.shop import WHO, State, chain
+from tests.strides import chosen
 
 KEYED = Provider(key_lifetime="24h")
 SIDES = (Point.BEFORE_COMMIT, Point.AFTER_COMMIT)
@@ -241,11 +242,12 @@ def killed(place: Place, variant: str, dying: Callable[[], object]) -> dict[str,
     return {"killed": was_killed, "torn": found, **in_child(lambda: judged(place, variant))}
 
 
-def at_each_commit(base: Place, variant: str, sides: Sequence[Point]) -> list[dict[str, Any]]:
+def at_each_commit(base: Place, variant: str, sides: Sequence[Point], every: int) -> list[dict[str, Any]]:
     first = base.within("undisturbed")
     commits, run = in_child(lambda: undisturbed(first, variant))
     runs: list[dict[str, Any]] = [{"point": "undisturbed", "killed": False, "torn": [], **run}]
-    for number, statements in enumerate(commits):
+    database = "postgres" if stores.is_postgres(base.database) else "sqlite"
+    for number, statements in chosen(list(enumerate(commits)), f"{variant} {database}", every):
         for side in sides:
             point, place = f"{side.value} {number} ({' '.join(statements)})", base.within(f"{number}-{side.value}")
             dying = partial(drive, place, variant, Killer(number, side))
@@ -271,12 +273,12 @@ def die_after(place: Place, variant: str, seconds: float) -> None:
     drive(place, variant, Killer())
 
 
-def main(url: str, folder: str, variant: str, where: str) -> None:
+def main(url: str, folder: str, variant: str, where: str, every: str = "1") -> None:
     base = Place(url, Path(folder))
     if where.isdigit():
         runs = at_random(base, variant, int(where))
     else:
-        runs = at_each_commit(base, variant, SIDES if where == "around" else SIDES[1:])
+        runs = at_each_commit(base, variant, SIDES if where == "around" else SIDES[1:], int(every))
     sys.stdout.write(json.dumps(runs))
 
 

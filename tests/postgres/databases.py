@@ -20,16 +20,17 @@ declare
 begin
     perform set_config('synchronous_commit', 'off', true);
     for one in
-        select format('%I', tablename) as name, tablename ~ '^(counterfoil|procrastinate)_' as is_ours
+        select
+            format('%I', tablename) as name,
+            tablename ~ '^(counterfoil|procrastinate)_' as is_ours,
+            exists (select from pg_trigger where tgrelid = format('%I', tablename)::regclass) as hears
         from pg_tables
         where schemaname = 'public' and tablename <> 'counterfoil_migration'
     loop
         if one.is_ours then
             execute 'select exists (select from ' || one.name || ')' into filled;
             if filled then
-                if one.name like 'counterfoil\\_%' and one.name <> 'counterfoil_audit'
-                    and pg_table_size(one.name) < 1000000
-                then
+                if not one.hears and pg_table_size(one.name) < 1000000 then
                     execute 'lock table ' || one.name || ' in access exclusive mode';
                     execute 'delete from ' || one.name;
                 else
@@ -53,8 +54,8 @@ end $$
 """
 """Our tables and the engine's lose their rows, all that a test has made itself goes.
 
-To truncate a table takes longer than most tests, since it makes its files anew: that is for those that have grown, for
-the audit trail, which refuses to lose a row, and for the engine's, whose triggers would hear of rows that are deleted.
+To truncate a table takes longer than most tests, since it makes its files anew: that is for those that have grown, and
+for those whose triggers, or references, would hear of rows that are deleted.
 """
 
 LEFT = """

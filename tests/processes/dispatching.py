@@ -87,7 +87,7 @@ EFFECTS: dict[str, Effect[Any]] = {
     kind: effect(f"dispatching.{kind}", key="{request_id}/{number}", provider=provider, **LIMITS)(send)
     for kind, provider in PROVIDERS.items()
 }
-BLOCKED_S = 6
+BLOCKED_S = 4
 
 
 @effect("dispatching.blocking", key="{request_id}/{number}", lease="2s", time_limit="20s")

@@ -22,7 +22,7 @@ pytestmark = pytest.mark.slow
 
 ROWS = int(os.environ.get("COUNTERFOIL_DISPATCH_ROWS", "200"))
 LOST = 0.05
-STOPPED_S = 10
+STOPPED_S = 4
 """Longer than a claim lasts: what the stopped one held is taken over by then."""
 LIMIT_S = 60 + ROWS / 20
 

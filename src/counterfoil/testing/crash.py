@@ -236,7 +236,7 @@ def crash_at_each_point(scenario: Scenario, *, folder: Path | None = None, url: 
 def crash_on(ground: Ground, scenario: Scenario, *, folder: Path | None = None, every: int = 1) -> Report:
     """Do the same where the worlds of one scenario after the other may live; `every` strikes at each n-th point alone.
 
-    Which of them is a matter of the scenario's name: several scenarios of one kind strike at different ones.
+    Which of them is a matter of the scenario's name and the database: several of one kind strike at different ones.
     """
     with temporary_folder(folder) as base:
         shop = prepare(scenario, base, ground)
@@ -244,12 +244,17 @@ def crash_on(ground: Ground, scenario: Scenario, *, folder: Path | None = None, 
         undisturbed = shop.world("undisturbed", recorder)
         entry = enter(scenario.run, undisturbed)
         points = tuple(recorder.points)
-        chosen = points[zlib.crc32(scenario.name.encode()) % every :: every]
+        place = f"{scenario.name} {type(ground).__name__}"
         commits = [point for point in points if is_commit(point)]
         runs = [judge(scenario, undisturbed, entry, Manner.UNDISTURBED, None)]
-        runs += [_struck(shop, points, point, Manner.CRASH) for point in chosen]
-        runs += [_struck(shop, points, point, Manner.COMMIT_LOST) for point in commits[::every]]
+        runs += [_struck(shop, points, point, Manner.CRASH) for point in _each(points, place, every)]
+        runs += [_struck(shop, points, point, Manner.COMMIT_LOST) for point in _each(commits, place, every)]
     return Report(scenario=scenario.name, points=points, runs=tuple(runs))
+
+
+def _each(points: Sequence[CrashPoint], place: str, every: int) -> Sequence[CrashPoint]:
+    first = zlib.crc32(place.encode()) % max(1, min(every, len(points)))
+    return points[first::every]
 
 
 def is_commit(point: CrashPoint) -> bool:

@@ -246,12 +246,16 @@ def interleave(
 
 
 def interleave_on(
-    ground: Ground, scenario: Scenario, second: Body, *, changes: int = 1, folder: Path | None = None
+    ground: Ground, scenario: Scenario, second: Body, *, changes: int = 1, every: int = 1, folder: Path | None = None
 ) -> Interleavings:
-    """Do the same where the worlds of one scenario after the other may live."""
+    """Do the same where the worlds of one scenario after the other may live.
+
+    `every` holds both only where the steps that they have gone are together a multiple of it; which step of the one
+    meets which of the other then moves on with each.
+    """
     with temporary_folder(folder) as base, ground.beside() as one, ground.beside() as other:
         workshop = prepare(scenario, base, ground)
-        stage = Stage(workshop, (scenario.run, second), (one, other))
+        stage = Stage(workshop, (scenario.run, second), (one, other), every)
         runs = tuple(run for leads in (0, 1) for run in stage.orders(leads, changes))
     return Interleavings(name=scenario.name, runs=runs)
 
@@ -263,6 +267,7 @@ class Stage:
     workshop: Workshop
     bodies: tuple[Body, Body]
     grounds: tuple[Ground, Ground]
+    every: int = 1
     played: int = 0
 
     def orders(self, leads: int, changes: int) -> Iterator[Interleaving]:
@@ -278,7 +283,7 @@ class Stage:
                 yield from self._held_between(leads, ahead)
 
     def _held_between(self, leads: int, ahead: int) -> Iterator[Interleaving]:
-        for between in count(1):
+        for between in count(1 + -(ahead + 1) % self.every, self.every):
             run, enough = self.play(Order(leads=leads, ahead=ahead, between=between))
             if not all(enough):
                 return

@@ -46,6 +46,12 @@ OURS = "counterfoil_migration"
 """The table that every database of ours has."""
 
 _TABLES = "select tablename from pg_catalog.pg_tables where schemaname = 'public' order by tablename"
+_GUARDED = """
+select tgrelid::regclass::text
+from pg_catalog.pg_trigger
+where not tgisinternal
+"""
+"""Tables whose triggers hear of a row that is deleted, and may refuse it; of one that is truncated they do not."""
 _NUMBERS = "select sequencename, last_value from pg_catalog.pg_sequences where schemaname = 'public'"
 _WAITING = """
 select count(distinct lock.pid)
@@ -266,10 +272,15 @@ class PostgresGround:
             return b"".join(bytes(part) for part in copying)
 
     def _removing(self) -> Iterator[sql.Composable]:
+        guarded = {name for (name,) in self._rows(_GUARDED)}
         yield sql.SQL("select 1")
         for (name,) in self._rows(_TABLES):
-            known = name in self._beginning.tables
-            yield sql.SQL("delete from {}" if known else "drop table {} cascade").format(sql.Identifier(name))
+            if name not in self._beginning.tables:
+                yield sql.SQL("drop table {} cascade").format(sql.Identifier(name))
+            elif name not in guarded:
+                yield sql.SQL("delete from {}").format(sql.Identifier(name))
+            elif self._admin().execute(sql.SQL("select 1 from {} limit 1").format(sql.Identifier(name))).fetchall():
+                yield sql.SQL("truncate {}").format(sql.Identifier(name))
         for name, last in self._beginning.numbers.items():
             number = sql.Literal(last or 1), sql.Literal(last is not None)
             yield sql.SQL("select setval({}, {}, {})").format(sql.Literal(name), *number)
