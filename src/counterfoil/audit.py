@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from counterfoil.issuing import EXPORT_PAGE, entries_of, line
+from counterfoil.issuing import EXPORT_PAGE, entries_of, following, line
 from counterfoil.operations import PAGE, check_tenant
 from counterfoil.storage.scripts import audit
 
@@ -56,7 +55,7 @@ class Audit:
                 yield line(entry)
             if page.next is None:
                 return
-            wish = replace(wish, after=page.next)
+            wish = following(wish, page.next)
 
     def _read(self, tenant: str | None, wish: audit.Wish) -> Page[AuditEntry]:
         return self._store.read(lambda: audit.page(tenant, wish))

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from counterfoil.cli.session import Session, integer, user, verb
+from counterfoil.cli.session import Session, integer, verb, verb_to
 
 if TYPE_CHECKING:
     from counterfoil.approvals import Approvals
@@ -136,7 +136,7 @@ def _show_arguments(found: ApprovalDetail) -> None:
 @command.command()
 @click.argument("approval", metavar="APPROVAL")
 @click.option("--reason", default="", metavar="TEXT", help="Why.")
-@verb
+@verb_to("decide")
 def approve(session: Session, approval: str, reason: str) -> None:
     """Let an operation be sent, with exactly the arguments that `show` prints."""
     _decide(session, approval, "approve", reason)
@@ -145,7 +145,7 @@ def approve(session: Session, approval: str, reason: str) -> None:
 @command.command()
 @click.argument("approval", metavar="APPROVAL")
 @click.option("--reason", required=True, metavar="TEXT", help="Why.")
-@verb
+@verb_to("decide")
 def reject(session: Session, approval: str, reason: str) -> None:
     """Say no, for good: nothing is sent."""
     _decide(session, approval, "reject", reason)
@@ -154,7 +154,7 @@ def reject(session: Session, approval: str, reason: str) -> None:
 @command.command()
 @click.argument("approval", metavar="APPROVAL")
 @click.option("--reason", required=True, metavar="TEXT", help="Why.")
-@verb
+@verb_to("decide")
 def cancel(session: Session, approval: str, reason: str) -> None:
     """Withdraw what was asked, or approved and not sent yet."""
     _decide(session, approval, "cancel", reason)
@@ -165,7 +165,7 @@ def cancel(session: Session, approval: str, reason: str) -> None:
 @click.option("--app", required=True, metavar="MODULE:NAME", help="What declares the effect: an opened Counterfoil.")
 @click.option("--set", "changes", multiple=True, required=True, metavar="NAME=JSON", help="An argument's new value.")
 @click.option("--reason", default="", metavar="TEXT", help="Why.")
-@verb
+@verb_to("decide")
 def edit(session: Session, approval: str, app: str, changes: tuple[str, ...], reason: str) -> None:
     """Ask about other arguments in place of these, which are never sent."""
     from counterfoil.cli.running import desk_of
@@ -173,7 +173,7 @@ def edit(session: Session, approval: str, app: str, changes: tuple[str, ...], re
     given = dict(_change(each) for each in changes)
     with desk_of(app):  # its effects are declared from now on
         asked = _approvals(session).edit(
-            approval, tenant=_tenant(session, approval), by=user(), changes=given, reason=reason
+            approval, tenant=_tenant(session, approval), by=session.by(None), changes=given, reason=reason
         )
     _tell(session, asked, f"Asked anew. Run: counterfoil approvals show {asked.approval_id} --tenant {asked.tenant}")
 
@@ -194,7 +194,9 @@ def _change(text: str) -> tuple[str, Any]:
 
 def _decide(session: Session, approval: str, ruling: str, reason: str) -> None:
     tenant = _tenant(session, approval)
-    decided: Approval = getattr(_approvals(session), ruling)(approval, tenant=tenant, by=user(), reason=reason)
+    decided: Approval = getattr(_approvals(session), ruling)(
+        approval, tenant=tenant, by=session.by(None), reason=reason
+    )
     told = f"recorded  {decided.approval_id}  {decided.state}  by={decided.decided_by}  {decided.operation_id}"
     _tell(session, decided, told)
 

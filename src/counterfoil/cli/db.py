@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from counterfoil.cli.session import Session, verb
+from counterfoil.cli.session import Session, verb, verb_to
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -118,6 +118,7 @@ def upgrade(session: Session, *, engine: str | None) -> None:
     """Make the schema in a new database, or apply what is missing; all rows are kept."""
     from counterfoil.cli.output import say, show_json
 
+    session.refuse_token("make or upgrade the schema")
     store = session.raw_store
     names = [f"{m.number:04} {m.name}" for m in store.migrate(upgrade=True)]
     if engine is not None:
@@ -159,7 +160,7 @@ def sql(session: Session, *, missing: bool, dialect: str | None) -> None:
 @click.option("--receipt", metavar="AGE", help="Keep receipts this long; then the id is refused with date and outcome.")
 @click.option("--tombstone", metavar="AGE", help="Keep ids this long; after that a repeat is executed again.")
 @click.option("--import", "modules", metavar="MODULE", multiple=True, help="Module that declares your effects.")
-@verb
+@verb_to("operate")
 def purge(session: Session, modules: tuple[str, ...], **ages: str | None) -> None:
     """Remove what is kept no longer: by these ages after settling, or as the effects of a module declare.
 

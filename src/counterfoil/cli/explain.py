@@ -21,7 +21,7 @@ def command(session: Session, operation: str) -> None:
     from counterfoil.cli.output import say, show_json
     from counterfoil.cli.pages import page
 
-    text = page(operation) if session.tenant is None else None
+    text = page(operation) if session.named is None else None
     if text is None:
         _explain(session, operation)
     elif session.as_json:

@@ -33,6 +33,9 @@ COMMANDS: Final[Mapping[str, tuple[str, str]]] = {
     "worker": ("counterfoil.cli.worker", "Send what is due, and settle what nobody knows, until it is told to stop."),
     "receipts": ("counterfoil.cli.receipts", "Show the receipt of an operation."),
     "review": ("counterfoil.cli.review", "List the cases a person must look at, show one, give a verdict."),
+    "tokens": ("counterfoil.cli.tokens", "Issue tokens that stand for principals, list, rotate and revoke them."),
+    "tenants": ("counterfoil.cli.tenants", "Create tenants, list, suspend and resume them."),
+    "audit": ("counterfoil.cli.audit", "List who did what to what, and why; export it."),
     "db": (
         "counterfoil.cli.db",
         "Check the database's schema, upgrade it, print its SQL, or remove what is kept no longer.",

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from counterfoil.cli.acts import act, acts
-from counterfoil.cli.session import Session, integer, names_operation, verb
+from counterfoil.cli.session import Session, integer, names_operation, verb, verb_to
 
 if TYPE_CHECKING:
     from counterfoil.model import Operation, OperationDetail, Page
@@ -99,7 +99,7 @@ def show(session: Session, operation: str) -> None:
 
 @command.command()
 @acts
-@verb
+@verb_to("operate")
 @names_operation()
 def retry(session: Session, operation: str, **given: Any) -> None:
     """Let an operation that waits for a worker's next attempt be due now."""
@@ -108,7 +108,7 @@ def retry(session: Session, operation: str, **given: Any) -> None:
 
 @command.command()
 @acts
-@verb
+@verb_to("operate")
 @names_operation()
 def cancel(session: Session, operation: str, **given: Any) -> None:
     """End an operation that provably was not sent, so that it never is."""

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from counterfoil.cli.acts import act, acts, may_say_why, says_why
-from counterfoil.cli.session import Session, integer, names_operation, refuse_ambiguous, verb
+from counterfoil.cli.session import Session, integer, names_operation, refuse_ambiguous, verb, verb_to
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -137,7 +137,7 @@ def _held(message: Message) -> list[str]:
 @command.command()
 @click.option("--attempts", type=integer, metavar="N", help="How many new tries it has, 20 unless given.")
 @acts
-@verb
+@verb_to("operate")
 @names_operation()
 def requeue(session: Session, operation: str, **given: Any) -> None:
     """Let a dead letter be tried again, at once; its case is resolved by that."""
@@ -146,7 +146,7 @@ def requeue(session: Session, operation: str, **given: Any) -> None:
 
 @command.command()
 @acts
-@verb
+@verb_to("operate")
 @names_operation()
 def skip(session: Session, operation: str, **given: Any) -> None:
     """Give a dead letter up: it has failed, and its stream goes on."""
@@ -165,7 +165,7 @@ def names_scope(function: Callable[..., Any]) -> Callable[..., Any]:
 @command.command()
 @names_scope
 @says_why
-@verb
+@verb_to("operate")
 def pause(session: Session, *, by: str | None, **given: Any) -> None:
     """Keep intents from being sent: of an effect, of a tenant, of a tenant's stream; what is under way goes on."""
     from counterfoil.cli.output import note
@@ -188,7 +188,7 @@ def _holds_any(session: Session, pause: Pause) -> bool:
 @command.command()
 @names_scope
 @may_say_why
-@verb
+@verb_to("operate")
 def resume(session: Session, *, by: str | None, **given: Any) -> None:
     """Lift the pause of exactly this name."""
     from counterfoil.cli.output import say, show_json

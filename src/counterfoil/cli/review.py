@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from counterfoil.cli.session import Session, integer, names_operation, verb
+from counterfoil.cli.session import Session, integer, names_operation, verb, verb_to
 
 if TYPE_CHECKING:
     from counterfoil.model import Case, OperationDetail, Receipt
@@ -129,7 +129,7 @@ def _closing_line(case: Case, detail: OperationDetail) -> str:
 
 
 @command.command("open")
-@verb
+@verb_to("verdict")
 @names_operation()
 def open_(session: Session, operation: str) -> None:
     """Open the case of an operation whose claim ran out before anybody noticed, so that it can be judged."""
@@ -156,7 +156,7 @@ def open_(session: Session, operation: str) -> None:
 @click.option("--reason", default="", metavar="TEXT", help="How it is known.")
 @click.option("--by", metavar="NAME", help="Who gives the verdict; by default the operating-system user.")
 @click.option("--expect-version", type=integer, metavar="N", help="The version of the case that you saw: review show.")
-@verb
+@verb_to("verdict")
 def resolve(session: Session, case: str, **given: Any) -> None:
     """Give a verdict on a case. One verdict wins; whoever comes second is told who was first.
 

@@ -14,6 +14,7 @@ from counterfoil.errors import InvalidCommand
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from counterfoil.core.access import Principal
     from counterfoil.drivers.sqlite_look import SqliteLook
     from counterfoil.drivers.urls import DatabaseUrl
     from counterfoil.model import OperationDetail
@@ -41,13 +42,88 @@ def integer(text: str) -> int:
 class Session:
     """One run of a verb: which database, which tenant (None: all, as the database's operator), and which output."""
 
-    def __init__(self, url: str | None, tenant: str | None, *, as_json: bool, network_filesystem: bool = False) -> None:
+    def __init__(
+        self,
+        url: str | None,
+        tenant: str | None,
+        *,
+        as_json: bool,
+        network_filesystem: bool = False,
+        act: str = "read",
+        token_file: str | None = None,
+    ) -> None:
         self._url = url
         self._network_filesystem = network_filesystem
         self._opened: Store | None = None
         self._checked = False
-        self.tenant = tenant
+        self._act = act
+        self._token_file = token_file
+        self.named = tenant
         self.as_json = as_json
+
+    @functools.cached_property
+    def principal(self) -> Principal | None:
+        """Return for whom the token stands that is given, or None: the operating-system user, who holds the database.
+
+        Raises:
+            TokenRefused: it is not honoured.
+        """
+        from counterfoil.core.tokens import digest, public_id
+        from counterfoil.issuing import honoured
+        from counterfoil.storage.scripts import tokens
+
+        if (text := _token(self._token_file)) is None:
+            return None
+        self._check()
+        token_id, shown = public_id(text), digest(text)
+        return honoured(self.look.read(lambda: tokens.look(token_id)), token_id, shown)
+
+    @functools.cached_property
+    def tenant(self) -> str | None:
+        """Return the tenant that the verb is about: the one that is named, else the one of the token; None for all.
+
+        Raises:
+            NotAllowed: the role of the token does not permit the verb.
+            TenantNotFound: the token is for another tenant than the one that is named.
+        """
+        from counterfoil.access import acting
+        from counterfoil.core.access import Act
+
+        if self.principal is None:
+            return self.named
+        wanted = self.principal.tenant if self.named is None else self.named
+        acting(self.principal, act=Act(self._act), tenant=wanted)
+        return wanted
+
+    def by(self, name: str | None) -> str | Principal:
+        """Return who acts: the principal of the token; without one, whom `--by` names, else the operating-system user.
+
+        Raises:
+            NotAllowed: `--by` names somebody else than the token stands for.
+        """
+        if self.principal is None:
+            return name or user()
+        from counterfoil.access import not_allowed
+        from counterfoil.core.access import Act, is_same_principal
+
+        if name and not is_same_principal(name, self.principal.name):
+            raise not_allowed(self.principal, Act(self._act), "acts here by a token, and --by names somebody else")
+        return self.principal
+
+    def refuse_token(self, what: str) -> None:
+        """Refuse what no role permits, where a token is given.
+
+        Raises:
+            NotAllowed: one is.
+        """
+        from counterfoil.errors import NotAllowed
+
+        if _token(self._token_file) is not None:
+            raise NotAllowed(
+                f"No role permits to {what}: that is for whoever holds the database. Nothing was changed. Do it without"
+                " COUNTERFOIL_TOKEN and --token-file.",
+                act=what,
+            )
 
     @functools.cached_property
     def url(self) -> DatabaseUrl:
@@ -90,7 +166,7 @@ class Session:
     @property
     def store(self) -> Store:
         """Return the database for writing, refused like one that is read."""
-        self._check()
+        self._admit()
         return self.raw_store
 
     def read(self, maker: Maker[T]) -> T:
@@ -99,8 +175,13 @@ class Session:
         Raises:
             SchemaMismatch: it has no tables of ours, older ones, newer ones or altered ones.
         """
-        self._check()
+        self._admit()
         return self.look.read(maker)
+
+    def _admit(self) -> None:
+        """See to it that the database is ours, and that whoever comes with a token may do this."""
+        self._check()
+        _ = self.tenant
 
     def _check(self) -> None:
         if self._checked:
@@ -138,10 +219,6 @@ class Session:
         refuse_ambiguous(operation_id, [each.operation.tenant for each in found])
         return only(found, operation_id, self.tenant)
 
-    def by(self, name: str | None) -> str:
-        """Return who acts: the name that was given, else the operating-system user."""
-        return name or user()
-
     def close(self) -> None:
         """Close the database if it was opened for writing."""
         if self._opened is not None:
@@ -158,9 +235,36 @@ def refuse_ambiguous(operation_id: str, tenants: Sequence[str]) -> None:
         raise InvalidCommand(f"Several tenants use the id {operation_id}. Add one of: --tenant {', '.join(tenants)}")
 
 
-def verb(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Give a verb the options that all share, and its session as the first argument."""
+TOKEN = "COUNTERFOIL_TOKEN"  # noqa: S105 - the name of a variable
 
+
+def _token(file: str | None) -> str | None:
+    """Return the token that is given; a variable that is set to nothing is one that is not honoured.
+
+    Raises:
+        InvalidCommand: its file cannot be read.
+    """
+    if file is None:
+        return os.environ.get(TOKEN)
+    from pathlib import Path
+
+    try:
+        return Path(file).read_text("utf-8").strip()
+    except (OSError, ValueError):
+        raise InvalidCommand(f"The file {file} that --token-file names cannot be read. Nothing was done.") from None
+
+
+def verb(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Give a verb that reads the options that all share, and its session as the first argument."""
+    return verb_to("read")(function)
+
+
+def verb_to(act: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Make a verb of a kind of act, which the role of a token has to permit."""
+    return functools.partial(_verb, act)
+
+
+def _verb(act: str, function: Callable[..., Any]) -> Callable[..., Any]:
     def run(
         ctx: click.Context,
         url: str | None,
@@ -168,12 +272,15 @@ def verb(function: Callable[..., Any]) -> Callable[..., Any]:
         *,
         as_json: bool,
         network_filesystem: bool,
+        token_file: str | None,
         **arguments: Any,
     ) -> None:
         ctx.meta[JSON] = as_json
         if os.environ.get("NO_COLOR"):
             ctx.color = False
-        session = Session(url, tenant, as_json=as_json, network_filesystem=network_filesystem)
+        session = Session(
+            url, tenant, as_json=as_json, network_filesystem=network_filesystem, act=act, token_file=token_file
+        )
         try:
             function(session, **arguments)
         finally:
@@ -182,6 +289,7 @@ def verb(function: Callable[..., Any]) -> Callable[..., Any]:
     options = (
         click.option("--url", metavar="URL", help="The database: sqlite:///agent.db, postgresql://me@host/agents."),
         click.option("--tenant", metavar="TENANT", help="Only this tenant; without it all of them."),
+        click.option("--token-file", metavar="PATH", help="Act as the token in this file; else COUNTERFOIL_TOKEN."),
         click.option("--json", "as_json", is_flag=True, help="Print one JSON object or array and nothing else."),
         click.option("--network-filesystem", is_flag=True, help="Accept a SQLite file on one, at your own risk."),
     )

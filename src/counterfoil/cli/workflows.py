@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from counterfoil.cli.acts import may_say_why, says_why
-from counterfoil.cli.session import Session, integer, verb
+from counterfoil.cli.session import Session, integer, verb, verb_to
 from counterfoil.errors import InvalidCommand
 
 if TYPE_CHECKING:
@@ -166,7 +166,7 @@ def history(session: Session, workflow: str, *, before: int | None, limit: int) 
 @click.option("--payload", metavar="JSON", help="What it says.")
 @click.option("--subject", metavar="TEXT", help="What it is about.")
 @click.option("--sequence", type=integer, metavar="N", help="Its number among those about its subject.")
-@verb
+@verb_to("operate")
 @names_workflow
 @click.argument("event", metavar="EVENT")
 def deliver(session: Session, workflow: str, event: str, *, payload: str | None, **given: Any) -> None:
@@ -195,7 +195,7 @@ def deliver(session: Session, workflow: str, event: str, *, payload: str | None,
 @command.command()
 @click.option("--expect-version", type=integer, metavar="N", help="Do nothing if it moved since this version.")
 @says_why
-@verb
+@verb_to("operate")
 @names_workflow
 def cancel(session: Session, workflow: str, *, by: str | None, reason: str, expect_version: int | None) -> None:
     """End a workflow for good; what it enqueued before is sent all the same."""
@@ -205,7 +205,7 @@ def cancel(session: Session, workflow: str, *, by: str | None, reason: str, expe
 @command.command()
 @click.option("--expect-version", type=integer, metavar="N", help="Do nothing if it moved since this version.")
 @says_why
-@verb
+@verb_to("operate")
 @names_workflow
 def resume(session: Session, workflow: str, *, by: str | None, reason: str, expect_version: int | None) -> None:
     """Let a workflow go on that failed or was parked, once its cause is mended."""
@@ -230,7 +230,7 @@ def _act(session: Session, workflow: str, act: str, by: str | None, reason: str,
 @command.command()
 @click.option("--expect-version", type=integer, metavar="N", help="Do nothing if it moved since this version.")
 @may_say_why
-@verb
+@verb_to("operate")
 @names_workflow
 def delete(session: Session, workflow: str, *, by: str | None, reason: str, expect_version: int | None) -> None:
     """Delete all that is kept of a workflow but for its operations, which are proof."""
