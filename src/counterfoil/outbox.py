@@ -115,7 +115,14 @@ class Outbox:
         refuse_on_loop("outbox.resume", "await cf.outbox.resume(...) with an AsyncCounterfoil")
         scope = Scope.of(tenant=tenant, effect=effect, stream=stream)
         who, why = lifter(by, reason, scope)
-        return lifted(self._store.write(lambda: holding.resume(*scope, by=who, reason=why)), scope)
+        tried = holding.Lifting()
+        try:
+            found = self._store.write(lambda: holding.resume(*scope, by=who, reason=why, tried=tried))
+        except CommitUnknown as lost:
+            with lost.outlasting():  # if it took effect, the pause is gone that the first try has lifted
+                again = self._store.write(lambda: holding.resume(*scope, by=who, reason=why, tried=tried))
+            found = again or tried.pause
+        return lifted(found, scope)
 
     # --- one intent --------------------------------------------------------------------------------------------------
 

@@ -113,7 +113,14 @@ class AsyncOutbox:
         refuse_nested("outbox.resume")
         scope = Scope.of(tenant=tenant, effect=effect, stream=stream)
         who, why = lifter(by, reason, scope)
-        return lifted(await self._store.write(lambda: holding.resume(*scope, by=who, reason=why)), scope)
+        tried = holding.Lifting()
+        try:
+            found = await self._store.write(lambda: holding.resume(*scope, by=who, reason=why, tried=tried))
+        except CommitUnknown as lost:
+            with lost.outlasting():  # if it took effect, the pause is gone that the first try has lifted
+                again = await self._store.write(lambda: holding.resume(*scope, by=who, reason=why, tried=tried))
+            found = again or tried.pause
+        return lifted(found, scope)
 
     # --- one intent --------------------------------------------------------------------------------------------------
 

@@ -54,13 +54,21 @@ def find_pause(tenant: str, effect: str, stream: str, *, by: Actor, reason: str)
     return rows.pause(row) if row is not None and same else None
 
 
-def resume(tenant: str, effect: str, stream: str, *, by: Actor, reason: str) -> Script[Pause | None]:
+@dataclass(slots=True)
+class Lifting:
+    """The pause that a try has lifted, whose COMMIT may not have been heard of."""
+
+    pause: Pause | None = None
+
+
+def resume(tenant: str, effect: str, stream: str, *, by: Actor, reason: str, tried: Lifting) -> Script[Pause | None]:
     """Let intents go again; None if nothing of this name was held back."""
     row = yield from one_row("delete_pause", tenant=tenant, effect=effect, stream=stream)
     if row is None:
         return None
     yield from note(by, Deed.RESUME, _held(effect, stream), tenant=tenant, reason=reason, before=PAUSED)
-    return rows.pause(row)
+    tried.pause = rows.pause(row)
+    return tried.pause
 
 
 PAUSED = "paused"
