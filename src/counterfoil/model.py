@@ -156,12 +156,15 @@ class Purged:
     """How many operations lost something: their payload alone, their receipt's detail, or all of it.
 
     `held` counts those that were due and stay: a case about them is open, or a run waits that may ask for them.
+    `events` and `waits` are those of workflows that have ended.
     """
 
     payloads: int = 0
     receipts: int = 0
     tombstones: int = 0
     held: int = 0
+    events: int = 0
+    waits: int = 0
 
     def __add__(self, other: Purged) -> Purged:
         """Return both together."""
@@ -170,6 +173,8 @@ class Purged:
             receipts=self.receipts + other.receipts,
             tombstones=self.tombstones + other.tombstones,
             held=self.held + other.held,
+            events=self.events + other.events,
+            waits=self.waits + other.waits,
         )
 
 

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
-from counterfoil.core.retention import Drop, Kept, Periods, decide_purge
-from counterfoil.core.states import OperationState
+from counterfoil.core.retention import Drop, Kept, Periods, decide_purge, is_long_ended
+from counterfoil.core.states import OperationState, WorkflowStatus
 from counterfoil.effects import REGISTRY
 from counterfoil.enqueuing import recorded
 from counterfoil.keeping import FOREVER, Retention, refuse_too_short
@@ -62,11 +62,12 @@ def check_declared(retention: Retention) -> None:
 def purge(retention: Retention, tenant: str | None = None) -> Steps[Purged]:
     """Remove what is kept no longer, of one tenant or of all."""
     policy, total = Policy(retention), Purged()
-    shortest = policy.shortest
-    if shortest is None:
-        return total
-    for each in (yield Read(lambda: scripts.tenants(tenant))):
-        total += yield from _purge_tenant(each, policy, shortest)
+    if (shortest := policy.shortest) is not None:
+        for each in (yield Read(lambda: scripts.tenants(tenant))):
+            total += yield from _purge_tenant(each, policy, shortest)
+    if (usual := retention.periods.shortest) is not None:  # effects say nothing about workflows
+        for each in (yield Read(lambda: scripts.tenants_with_workflows(tenant))):
+            total += yield from _purge_workflows(each, usual)
     return total
 
 
@@ -79,6 +80,31 @@ def _purge_tenant(tenant: str, policy: Policy, shortest: int) -> Steps[Purged]:
         if len(page) < PAGE or page[-1]["created_at"] + shortest > page[-1]["now"]:
             return total  # what comes behind was asked for later still
         after = page[-1]["seq"]
+
+
+def _purge_workflows(tenant: str, period: int) -> Steps[Purged]:
+    """Remove what workflows waited for and were told that ended longer ago than this."""
+    after, total = 0, Purged()
+    while True:
+        page = yield Read(partial(scripts.workflow_page, tenant, after, PAGE))
+        if ended := [row for row in page if _is_left_over(row, period)]:
+            total += yield from _purge_ended(ended, period)
+        if len(page) < PAGE or page[-1]["created_at"] + period > page[-1]["now"]:
+            return total
+        after = page[-1]["seq"]
+
+
+def _purge_ended(ended: Sequence[Row], period: int) -> Steps[Purged]:
+    total = Purged()
+    while True:
+        gone: Purged = yield from recorded(partial(scripts.purge_workflows, ended, period=period, limit=PAGE))
+        total += gone
+        if gone.events + gone.waits < PAGE:
+            return total
+
+
+def _is_left_over(row: Row, period: int) -> bool:
+    return bool(row["has_any"]) and is_long_ended(WorkflowStatus(row["status"]), row["updated_at"], period, row["now"])
 
 
 def _due(page: Sequence[Row], policy: Policy) -> list[Due]:

@@ -12,7 +12,7 @@ from counterfoil.errors import EffectRefused, OperationExpired
 from counterfoil.testing.clock import FakeClock
 from tests.cli.conftest import Line
 
-NOTHING = {"payloads": 0, "receipts": 0, "tombstones": 0, "held": 0}
+NOTHING = {"payloads": 0, "receipts": 0, "tombstones": 0, "held": 0, "events": 0, "waits": 0}
 MODULE = """
 from counterfoil import Retention, effect
 

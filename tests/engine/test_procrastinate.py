@@ -18,16 +18,16 @@ from click.testing import CliRunner
 from langgraph.graph import END, START, StateGraph
 from psycopg.rows import dict_row
 
-from counterfoil import AsyncCounterfoil, Counterfoil
+from counterfoil import AsyncCounterfoil, Counterfoil, effect
 from counterfoil.cli.main import cli
 from counterfoil.engine import procrastinate
 from counterfoil.engine.choosing import chosen, made_for
 from counterfoil.errors import InvalidArguments, MissingExtra, SchemaOutdated
-from counterfoil.langgraph import sleep_for, wait_for
+from counterfoil.langgraph import perform, sleep_for, wait_for
 from counterfoil.storage import rights
 from counterfoil.storage.script import Wake
 from tests.engine.fleet import until
-from tests.engine.program import TENANT, Place, State, opened_at
+from tests.engine.program import TENANT, Place, State, chain, opened_at
 from tests.postgres.databases import Database
 from tests.postgres.servers import PrivateServer
 
@@ -84,6 +84,29 @@ def test_what_is_accepted_woken_or_resumed_is_told_of_in_the_same_transaction(cf
     asked(place, "delete from procrastinate_jobs")
     say(cf, "w-1", "1")
     assert jobs(place) == [("w-1", "todo")]
+
+
+@effect("engine.lost", key="{workflow_id}/lost")
+def lost(call: Any) -> str:
+    raise TimeoutError
+
+
+@pytest.mark.parametrize("verdict", ["happened", "did_not_happen_close"])
+def test_a_verdict_tells_of_the_workflow_that_waits_for_it(cf: Counterfoil, place: Place, verdict: str) -> None:
+    def pay(state: State) -> State:
+        return {"paid": str(perform(lost).value)}
+
+    cf.workflows.register(chain(pay=pay), name="losing")
+    start(cf, "w-1", "losing")
+    cf.drain(lost)
+    assert cf.workflows.get("w-1", tenant=TENANT).parked_on == "w-1/lost"
+    asked(place, "delete from procrastinate_jobs")
+    case = cf.review.open("w-1/lost", tenant=TENANT)
+    given = {"verdict": verdict, "by": "ann", "reason": "asked", "evidence": "slip"}
+    cf.review.resolve(case.case_id, tenant=TENANT, expect_version=case.version, **given)
+    assert jobs(place) == [("w-1", "todo")]
+    found = cf.workflows.get("w-1", tenant=TENANT)
+    assert (found.status, found.due_at is not None and found.due_at <= found.now) == ("waiting", True)
 
 
 def test_wake_ups_of_one_workflow_become_one_and_the_transactions_go_on(cf: Counterfoil, place: Place) -> None:
@@ -158,6 +181,20 @@ def test_what_has_no_job_is_said_again_be_it_lost_or_never_told_or_due_by_its_ti
     assert jobs(place) == [("kept", "todo"), ("lost", "todo"), ("untold", "todo")]
     assert asyncio.run(engine.sweep()) == 0
     assert asyncio.run(engine_of(cf).sweep()) == 0
+
+
+def test_one_that_cannot_be_told_of_keeps_no_other_asleep(
+    cf: Counterfoil, place: Place, caplog: pytest.LogCaptureFixture
+) -> None:
+    with opened_at(replace(place, engine="embedded")) as other:  # tells nobody
+        for name in ("bad", "good"):
+            start(other, name)
+    asked(place, "alter table procrastinate_jobs add check (args ->> 'thread_id' <> 'bad')")
+    engine = engine_of(cf)
+    assert asyncio.run(engine.sweep()) == 1
+    assert jobs(place) == [("good", "todo")]
+    assert "nobody could be told of workflow bad of tenant team-a" in caplog.text
+    assert asyncio.run(engine.sweep()) == 0
 
 
 def test_a_timer_has_no_job_until_its_time(cf: Counterfoil, place: Place) -> None:

@@ -114,6 +114,8 @@ OTHERWISE: dict[str, dict[str, Any]] = {
     "insert_wait": {"state": "open"},
     "end_wait_if_open": {"state": "timed_out", "expected_state": "open"},
     "insert_event": {"state": "kept"},
+    "forget_events_if_unmoved": {"until": 2**62},
+    "wake_parked_workflow": {"expected_status": "waiting"},
     "list_workflows": {"status": None, "graph": None},
     "insert_token": {"token_id": "k-new"},
     "insert_tenant": {"tenant": "tenant-new", "status": "active"},

@@ -164,7 +164,8 @@ def sql(session: Session, *, missing: bool, dialect: str | None) -> None:
 def purge(session: Session, modules: tuple[str, ...], **ages: str | None) -> None:
     """Remove what is kept no longer: by these ages after settling, or as the effects of a module declare.
 
-    What is not settled stays, and so does what a case is open about or a waiting run may ask for.
+    What is not settled stays, and so does what a case is open about or a waiting run may ask for. Events and waits of
+    workflows that ended as long ago as the shortest of the ages go, too.
     """
     from dataclasses import asdict
 
@@ -190,6 +191,8 @@ def purge(session: Session, modules: tuple[str, ...], **ages: str | None) -> Non
         show_json(asdict(purged))
         return
     say(f"Purged: {purged.payloads} payloads, {purged.receipts} receipts, {purged.tombstones} tombstones.")
+    if purged.events or purged.waits:
+        say(f"Of workflows that have ended: {purged.events} events, {purged.waits} waits.")
     if purged.held:
         say(f"{purged.held} were due and stay: a case about them is open, or a run waits that may ask for them.")
 

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING
 
 from counterfoil.core.leases import is_over
 from counterfoil.core.outbox import longest_retry
-from counterfoil.core.states import CLOSED_UNSENT
+from counterfoil.core.states import CLOSED_UNSENT, ENDED
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from counterfoil.core.outbox import Terms
-    from counterfoil.core.states import OperationState
+    from counterfoil.core.states import OperationState, WorkflowStatus
     from counterfoil.model import ProviderFacts
 
 
@@ -92,6 +92,14 @@ def _is_over(kept: Kept, period: int | None, now: int) -> bool:
         return False
     forgotten = kept.first_attempt_at + (kept.key_lifetime or 0)
     return is_over(max(kept.settled_at + period, forgotten), now)
+
+
+def is_long_ended(status: WorkflowStatus, moved_at: int, period: int, now: int) -> bool:
+    """Say whether a workflow ended so long ago that what it waited for and was told is kept no longer.
+
+    One that failed or is parked has not ended: a person may let it go on.
+    """
+    return status in ENDED and is_over(moved_at + period, now)
 
 
 @dataclass(frozen=True, slots=True)

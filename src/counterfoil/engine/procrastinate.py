@@ -259,8 +259,18 @@ class Procrastinate:
         told = 0
         async with self._lent() as app:
             for one in due:
-                told += await _tell(app, one)
                 self._told[one] = now
+                try:
+                    told += await _tell(app, one)
+                except (*FAILURES, psycopg.Error) as error:
+                    if _is_away(error):
+                        raise
+                    LOG.warning(
+                        "nobody could be told of workflow %s of tenant %s",
+                        one.key.thread_id,
+                        one.key.tenant,
+                        exc_info=error,
+                    )
         return told
 
     # --- inside ------------------------------------------------------------------------------------------------------
@@ -394,6 +404,12 @@ async def _tell(app: procrastinate.App, due: Due) -> bool:
             raise failure from None
         return False
     return True
+
+
+def _is_away(error: Exception) -> bool:
+    """Say whether an error is about the server and not about what it was asked for."""
+    cause = error if isinstance(error, psycopg.Error) else error.__cause__
+    return isinstance(cause, psycopg.OperationalError | psycopg.InterfaceError)
 
 
 async def _again(app: procrastinate.App, job: Job) -> None:

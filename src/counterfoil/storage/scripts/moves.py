@@ -20,10 +20,11 @@ from counterfoil.core.states import (
     OperationEvent,
     OperationState,
     Sender,
+    WorkflowStatus,
 )
 from counterfoil.core.states import CASE as CASE_TABLE
 from counterfoil.storage import rows
-from counterfoil.storage.script import Row, Script, all_rows, held_row, one_row
+from counterfoil.storage.script import Row, Script, Wake, all_rows, held_row, one_row
 
 if TYPE_CHECKING:
     from counterfoil.model import OperationKey
@@ -32,6 +33,8 @@ if TYPE_CHECKING:
 RAN_OUT = "the lease ran out"
 DIED = "the process that performed it died"
 """Why a claim ended without an outcome."""
+_NOBODY_KNOWS = {OperationState.UNKNOWN, OperationState.IN_FLIGHT}
+"""What a workflow that is parked on an operation waits for the end of."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -147,14 +150,24 @@ def columns(state: OperationState, outcome: Outcome, by: EvidenceKind) -> dict[s
 def settle_unmoved(
     key: OperationKey, row: Row, state: OperationState, outcome: Outcome, by: EvidenceKind
 ) -> Script[Row]:
-    """Move an operation by other means than its claim; evidence answers its case."""
+    """Move an operation by other means than its claim; evidence answers its case, and a workflow waits no longer."""
     moved = yield from held_row(
         "settle_if_unmoved", **key_params(key), version=row["version"], **columns(state, outcome, by)
     )
     yield from settle_case(key, CaseKind.UNKNOWN_OUTCOME)
     if row["state"] == OperationState.PARKED:
         yield from settle_case(key, CaseKind.DEAD_LETTER)
+    if moved["thread_id"] is not None and state not in _NOBODY_KNOWS:
+        yield from _wake_parked(key, moved["thread_id"])
     return moved
+
+
+def _wake_parked(key: OperationKey, thread_id: str) -> Script[None]:
+    """Let the workflow go on that is parked on an operation; its row is not waited for, and a sweeper finds it, too."""
+    parked = {"thread_id": thread_id, "expected_status": WorkflowStatus.WAITING}
+    row = yield from one_row("wake_parked_workflow", **key_params(key), **parked)
+    if row is not None:
+        yield Wake(key.tenant, thread_id, row["graph"], row["graph_version"])
 
 
 def archive_attempt(key: OperationKey, fence: int, outcome: Outcome) -> Script[None]:

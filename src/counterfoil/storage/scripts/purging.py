@@ -39,6 +39,33 @@ def page(tenant: str, after: int, limit: int) -> Script[Sequence[Row]]:
     return (yield from all_rows("list_operations_to_purge", tenant=tenant, after=after, limit=limit))
 
 
+def tenants_with_workflows(tenant: str | None) -> Script[Sequence[str]]:
+    """Name one tenant, or all that have workflows."""
+    if tenant is not None:
+        return [tenant]
+    return [row["tenant"] for row in (yield from all_rows("list_tenants_with_workflows_any_tenant"))]
+
+
+def workflow_page(tenant: str, after: int, limit: int) -> Script[Sequence[Row]]:
+    """Read a page of a tenant's workflows, the oldest first, as far as retention needs them."""
+    return (yield from all_rows("list_workflows_to_purge", tenant=tenant, after=after, limit=limit))
+
+
+def purge_workflows(ended: Sequence[Row], *, period: int, limit: int) -> Script[Purged]:
+    """Remove waits and events of workflows that ended long ago, no more than so many in one transaction."""
+    total = Purged()
+    for row in sorted(ended, key=lambda row: row["workflow_id"]):
+        key = {"tenant": row["tenant"], "thread_id": row["workflow_id"], "version": row["version"]}
+        for statement, more in (
+            ("forget_waits_if_unmoved", {}),
+            ("forget_events_if_unmoved", {"until": row["now"] - period}),
+        ):
+            if (room := limit - total.events - total.waits) > 0:
+                gone = yield from all_rows(statement, **key, **more, limit=room)
+                total += Purged(events=len(gone)) if more else Purged(waits=len(gone))
+    return total
+
+
 def purge(due: Sequence[Due]) -> Script[Purged]:
     """Remove what is due in one transaction, in the order of the ids: no two who write wait for each other."""
     total = Purged()

@@ -133,3 +133,83 @@ where tenant = :tenant
   and operation_id = :operation_id
   and settled_at is not null
 returning seq;
+
+-- name: list_tenants_with_workflows_any_tenant
+-- Name the tenants that have workflows by jumping from one to the next in the index: for the operator of the database only.
+with recursive named (tenant) as (
+  select min(tenant) from counterfoil_workflow
+  union all
+  select (select min(one.tenant) from counterfoil_workflow one where one.tenant > named.tenant)
+  from named
+  where named.tenant is not null
+)
+select tenant
+from named
+where tenant is not null;
+
+-- name: list_workflows_to_purge
+-- Page through a tenant's workflows, the oldest first: where each stands and since when, and whether a wait or an event of
+-- it is there still.
+select workflow.seq, workflow.tenant, workflow.workflow_id, workflow.created_at, thread.status, thread.version,
+  thread.updated_at, {now} as now,
+  coalesce(
+    (
+      select 1
+      from counterfoil_wait wait
+      where wait.tenant = workflow.tenant
+        and wait.thread_id = workflow.workflow_id
+      limit 1
+    ),
+    (
+      select 1
+      from counterfoil_event event
+      where event.tenant = workflow.tenant
+        and event.workflow_id = workflow.workflow_id
+      limit 1
+    ),
+    0
+  ) as has_any
+from counterfoil_workflow workflow
+join counterfoil_thread thread
+  on thread.tenant = workflow.tenant
+  and thread.thread_id = workflow.workflow_id
+where workflow.tenant = :tenant
+  and workflow.seq > :after
+order by workflow.seq
+limit :limit;
+
+-- name: forget_waits_if_unmoved
+-- Delete some waits of a workflow that has ended, unless it moved since it was read.
+delete from counterfoil_wait
+where tenant = :tenant
+  and thread_id = :thread_id
+  and (task_id, name, number) in (
+    select wait.task_id, wait.name, wait.number
+    from counterfoil_wait wait
+    join counterfoil_thread thread
+      on thread.tenant = wait.tenant
+      and thread.thread_id = wait.thread_id
+    where wait.tenant = :tenant
+      and wait.thread_id = :thread_id
+      and thread.version = :version
+    limit :limit
+  )
+returning name;
+
+-- name: forget_events_if_unmoved
+-- Delete some events of a workflow that has ended, of those that came up to a time, unless it moved since it was read.
+delete from counterfoil_event
+where tenant = :tenant
+  and seq in (
+    select event.seq
+    from counterfoil_event event
+    join counterfoil_thread thread
+      on thread.tenant = event.tenant
+      and thread.thread_id = event.workflow_id
+    where event.tenant = :tenant
+      and event.workflow_id = :thread_id
+      and event.received_at <= :until
+      and thread.version = :version
+    limit :limit
+  )
+returning seq;

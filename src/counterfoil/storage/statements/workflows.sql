@@ -176,6 +176,24 @@ where graph = :graph
   )
 returning thread_id;
 
+-- name: wake_parked_workflow
+-- Let a workflow be due whose unknown outcome was just settled; one that somebody is moving is found when that is over.
+with found as materialized (
+  select parked.tenant as owner, parked.thread_id as thread
+  from counterfoil_thread parked
+  where parked.tenant = :tenant
+    and parked.thread_id = :thread_id
+    and parked.parked_on = :operation_id
+    and parked.status = :expected_status
+  {skipping}
+)
+update counterfoil_thread
+set due_at = {now}
+from found
+where tenant = found.owner
+  and thread_id = found.thread
+returning graph, graph_version;
+
 -- name: get_entry
 -- Read what a worker enters a workflow with: its input, and whether it has a checkpoint by now.
 select workflow.input, workflow.shape, exists (
