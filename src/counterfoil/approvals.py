@@ -164,6 +164,38 @@ class Approvals:
         closed = self._decide(Ruling.EDIT, approval_id, checked, by, reason, follower)
         return self._desk.store.read(lambda: approvals.follower_of(closed))
 
+    def answer(self, answer: Any, *, to: Any, tenant: str, by: str | Principal) -> tuple[Approval, ...]:
+        """Decide what a person answered in the shapes of LangChain's human in the loop, or of Agent Inbox.
+
+        A resume value alone decides nothing; this is how the side that knows who answered makes decisions of it. An
+        edit asks anew, about what was written.
+
+        Args:
+            answer: `{"decisions": [...]}`, a list of decisions or responses in the order of the questions, a single
+                one, or a mapping of interrupt ids to any of these.
+            to: The interrupts that this person was shown, or their values; one or several.
+            tenant: Whose approvals.
+            by: Who answered, as authenticated.
+
+        Raises:
+            InvalidArguments: the answer does not fit what was asked; then nothing is decided.
+            ApprovalNotFound: this tenant has no such approval.
+            NotAllowed: the principal's role does not permit it.
+            OwnRequest: whoever asked for it cannot decide.
+            DecisionConflict: something else was decided first, or it is too late.
+        """
+        decided: list[Approval] = []
+        for one in approving.proposed(answer, to):
+            who: dict[str, Any] = {"tenant": tenant, "by": by, "reason": one.reason}
+            match one.ruling:
+                case Ruling.APPROVE:
+                    decided.append(self.approve(one.approval_id, **who))
+                case Ruling.REJECT:
+                    decided.append(self.reject(one.approval_id, **who))
+                case _:
+                    decided.append(self.edit(one.approval_id, changes=one.changes, **who))
+        return tuple(decided)
+
     def _decide(
         self,
         ruling: Ruling,

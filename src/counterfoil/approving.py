@@ -12,6 +12,7 @@ from counterfoil.core.approvals import Ruling
 from counterfoil.core.arguments import CALLED, plain
 from counterfoil.core.durations import utc_text
 from counterfoil.core.effects import Mismatch, OtherVersion, PastRetention, WrongEffect
+from counterfoil.core.proposals import Proposal, Unanswerable, read_answer
 from counterfoil.core.states import ApprovalState
 from counterfoil.desk import NOWHERE, stored_trusted
 from counterfoil.effects import REGISTRY
@@ -155,6 +156,18 @@ def edited(found: tuple[Row, Row] | None, changes: object, *, tenant: str, appro
     if bound.digests.content == row["content_digest"]:
         raise InvalidArguments(f"The changes to {approval_id} change nothing: approve it as it is, or reject it.")
     return Follower(digests=bound.digests, payload=bound.payload)
+
+
+def proposed(answer: object, to: object) -> list[Proposal]:
+    """Return what an answer to questions proposes to decide.
+
+    Raises:
+        InvalidArguments: it does not fit what was asked.
+    """
+    try:
+        return read_answer(answer, to)
+    except Unanswerable as unfit:
+        raise InvalidArguments(f"The answer cannot be taken: {unfit}. Nothing was decided.") from None
 
 
 # --- what is told ----------------------------------------------------------------------------------------------------

@@ -1,9 +1,12 @@
-"""LangGraph graphs on top of the ledger: perform or enqueue effects in nodes, mint ids, checkpoints under a claim.
+"""LangGraph graphs on top of the ledger: effects in nodes and tools, waits and approvals, checkpoints under a claim.
 
 Needs the extra `langgraph`: pip install 'counterfoil[langgraph]'.
 """
 
 from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
 from counterfoil.errors import MissingExtra
 from counterfoil.extras import install_line
@@ -33,8 +36,13 @@ from counterfoil.langgraph.waits import (
     wait_for,
 )
 
+if TYPE_CHECKING:
+    from counterfoil.langgraph.agents import ProtectTools
+    from counterfoil.langgraph.protecting import protect
+
 __all__ = [
     "Decision",
+    "ProtectTools",
     "aapprove",
     "aenqueue",
     "amint",
@@ -48,9 +56,22 @@ __all__ = [
     "for_server",
     "mint",
     "perform",
+    "protect",
     "retry_on",
     "sleep_for",
     "sleep_until",
     "sleep_until_next",
     "wait_for",
 ]
+
+_LATER = {"ProtectTools": "agents", "protect": "protecting"}
+"""Names that are loaded on first use: most graphs have no tools, and agents take a second to import."""
+
+
+def __getattr__(name: str) -> Any:
+    """Load a public name on first use."""
+    if name not in _LATER:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = getattr(import_module(f"{__name__}.{_LATER[name]}"), name)
+    globals()[name] = value
+    return value

@@ -1,0 +1,151 @@
+"""What a LangChain tool is made of: which of its arguments a model chooses, which are injected, and how it is run."""
+
+from __future__ import annotations
+
+import inspect
+from typing import TYPE_CHECKING, Any
+
+from langchain_core.tools import BaseTool, StructuredTool
+from pydantic import BaseModel
+from pydantic_core import PydanticUndefined
+
+from counterfoil.core.templates import TRUSTED_FIELDS, Template
+from counterfoil.errors import ContradictoryDeclaration, InvalidArguments
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping
+
+Parameter = inspect.Parameter
+_VARIADIC = {Parameter.VAR_POSITIONAL, Parameter.VAR_KEYWORD}
+
+
+def check_tool(tool: object) -> BaseTool:
+    """Return a tool whose arguments have names.
+
+    Raises:
+        InvalidArguments: it is no LangChain tool.
+        ContradictoryDeclaration: it has no schema, so that there is nothing that a key could be made of.
+    """
+    if not isinstance(tool, BaseTool):
+        raise InvalidArguments(
+            f"protect takes a LangChain tool, not {getattr(tool, '__name__', type(tool).__name__)!r}. Put @tool above"
+            " the function, or write StructuredTool.from_function(function)."
+        )
+    if tool.args_schema is None:
+        raise ContradictoryDeclaration(
+            f"The tool {tool.name} has no args_schema, so that its arguments have no names of which an operation could"
+            " be told from another one. Declare it with @tool or StructuredTool.from_function, or give it an"
+            " args_schema."
+        )
+    return tool
+
+
+def parameters(tool: BaseTool, business: Collection[str]) -> dict[str, Parameter]:
+    """Return a tool's business arguments: those that a model chooses, and the injected ones that are named.
+
+    Raises:
+        ContradictoryDeclaration: one is named that is not injected.
+    """
+    schema = tool.args_schema
+    if isinstance(schema, dict):
+        return _of_json_schema(tool, schema, business)
+    full = _of_model(tool.get_input_schema())
+    chosen = _of_model(tool.tool_call_schema).keys()
+    if unknown := sorted(set(business) - (full.keys() - chosen)):
+        raise ContradictoryDeclaration(
+            f"protect({tool.name}, injected=...) names {', '.join(unknown)}, which the tool does not have injected."
+        )
+    return {name: each for name, each in full.items() if name in chosen or name in business}
+
+
+def _of_json_schema(tool: BaseTool, schema: dict[str, Any], business: Collection[str]) -> dict[str, Parameter]:
+    if business:
+        raise ContradictoryDeclaration(
+            f"protect({tool.name}, injected=...): a tool with a JSON schema has no injected arguments that could count."
+        )
+    required = schema.get("required") or ()
+    found = schema.get("properties") or {}
+    return {
+        name: _parameter(name, Any, Parameter.empty if name in required else each.get("default"))
+        for name, each in found.items()
+    }
+
+
+def _of_model(schema: Any) -> dict[str, Parameter]:
+    """Return the fields of a model; one whose default is made anew each time has none here, as it is always given."""
+    if not issubclass(schema, BaseModel):  # of pydantic 1
+        return {name: _parameter(name, Any, _v1_default(each)) for name, each in schema.__fields__.items()}
+    return {
+        name: _parameter(name, each.annotation, Parameter.empty if each.default is PydanticUndefined else each.default)
+        for name, each in schema.model_fields.items()
+    }
+
+
+def _v1_default(field: Any) -> Any:
+    return Parameter.empty if field.required or field.default_factory is not None else field.default
+
+
+def _parameter(name: str, annotation: Any, default: Any) -> Parameter:
+    if not name.isidentifier():
+        raise ContradictoryDeclaration(
+            f"The argument {name!r} has a name that no key can use: rename it in the tool's schema."
+        )
+    return Parameter(name, Parameter.KEYWORD_ONLY, annotation=annotation, default=default)
+
+
+def refuse_injected(tool: BaseTool, key: str, known: Collection[str], stable: Collection[str]) -> None:
+    """Refuse a key over what is injected: a model does not choose it, and it need not be the same on re-entry.
+
+    Raises:
+        ContradictoryDeclaration: it is one.
+    """
+    wanted = set(Template.parse(key, stable=stable).fields) - {*known, *TRUSTED_FIELDS}
+    if hidden := sorted(wanted & all_names(tool)):
+        raise ContradictoryDeclaration(
+            f"protect({tool.name}, key={key!r}) uses {', '.join(hidden)}, which is injected and so no part of what is"
+            f" done. Make the key of business arguments and trusted fields; or, if it is a business argument that comes"
+            f" from the state, say so: injected=({hidden[0]!r},)."
+        )
+
+
+def all_names(tool: BaseTool) -> set[str]:
+    """Return all that a call of a tool may bring: its arguments, what is injected, callbacks and configuration."""
+    bodies = [getattr(tool, "func", None), getattr(tool, "coroutine", None), tool._run, tool._arun]  # noqa: SLF001 - what tools implement
+    named = (each for body in bodies if body is not None for each in inspect.signature(body).parameters.values())
+    schema = tool.args_schema
+    fields = set() if isinstance(schema, dict) else set(_of_model(tool.get_input_schema()))
+    return fields | {each.name for each in named if each.kind not in _VARIADIC}
+
+
+def has_blocking(tool: BaseTool) -> bool:
+    """Say whether a tool can be run by a blocking caller."""
+    return not isinstance(tool, StructuredTool) or tool.func is not None
+
+
+def has_async(tool: BaseTool) -> bool:
+    """Say whether a tool runs on the event loop, rather than in a thread beside it."""
+    if isinstance(tool, StructuredTool):
+        return tool.coroutine is not None
+    return type(tool)._arun is not BaseTool._arun  # noqa: SLF001 - what tools implement
+
+
+def place(tool: BaseTool) -> tuple[str, str]:
+    """Return the module and the qualified name of a tool's code: tools of one place are declared once."""
+    body = getattr(tool, "func", None) or getattr(tool, "coroutine", None) or type(tool)
+    return str(getattr(body, "__module__", __name__)), str(getattr(body, "__qualname__", type(body).__qualname__))
+
+
+def fitting(tool: BaseTool, arguments: Mapping[str, Any]) -> dict[str, Any]:
+    """Return arguments that a person wrote as the types that a model's would have become.
+
+    Raises:
+        ValueError: they do not fit the tool's schema.
+    """
+    schema: Any = tool.tool_call_schema
+    if isinstance(schema, dict) or not issubclass(schema, BaseModel):
+        return dict(arguments)
+    if any(each.alias for each in schema.model_fields.values()):
+        return dict(arguments)
+    chosen = {name: value for name, value in arguments.items() if name in schema.model_fields}
+    read = schema.model_validate(chosen)
+    return {**arguments, **{name: getattr(read, name) for name in chosen}}
