@@ -13,6 +13,7 @@ from contextlib import ExitStack, contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import psycopg
 from langgraph.checkpoint.postgres import PostgresSaver
@@ -20,6 +21,7 @@ from langgraph.checkpoint.postgres import PostgresSaver
 from benchmarks.checkpoints import NODES, graph
 from benchmarks.kit import Comparison, Work, compare, wall
 from counterfoil import Counterfoil, Provider, Statement, effect
+from counterfoil.storage import rights
 from tests.postgres import binaries, servers
 
 GIVEN: dict[str, Any] = {"tenant": "t", "title": "Printer on fire"}
@@ -87,7 +89,7 @@ def run(_disk: Path, _memory: Path) -> list[Comparison]:
         stack.callback(floor.connection.close)
         stock = stack.enter_context(PostgresSaver.from_conn_string(running.create_database("stock")))
         stock.setup()
-        return [*effects(cf, floor), *supersteps(cf, stock), *past(cf, stock)]
+        return [*effects(cf, floor), *supersteps(cf, stock), *past(cf, stock), *held(running.create_database("held"))]
 
 
 def effects(cf: Counterfoil, floor: Floor) -> list[Comparison]:
@@ -145,6 +147,42 @@ def reads(name: str, saver: Any) -> list[Comparison]:
         compare(f"{name}: the newest state, by checkpoints, PostgreSQL", newest, rounds=20, calls=20, clock=wall),
         compare(f"{name}: list(limit=10), by checkpoints, PostgreSQL", listed, rounds=20, calls=10, clock=wall),
     ]
+
+
+def held(url: str) -> list[Comparison]:
+    """Compare a role that row security holds to a tenant with one that may do the same and is not held."""
+    Counterfoil.open(url).close()
+    parts, names = urlsplit(url), {"bench_free": "bypassrls", "bench_held": "nobypassrls"}
+    with psycopg.connect(url, autocommit=True) as owner:
+        for name, kind in names.items():
+            owner.execute(f"create role {name} login password 'secret' {kind}".encode())
+            owner.execute(rights.grants(name, "public", read_only=False).encode())
+    urls = [parts._replace(netloc=f"{name}:secret@{parts.netloc.rpartition('@')[2]}").geturl() for name in names]
+    ids = (f"h-{number}" for number in itertools.count())
+    with Counterfoil.open(urls[0]) as free, Counterfoil.open(urls[1]) as bound:
+        free.perform(create_ticket, request_id="once", **GIVEN)
+        graphs = {cf: cf.compile(graph()) for cf in (free, bound)}
+
+        def answer(cf: Counterfoil) -> None:
+            cf.perform(create_ticket, request_id="once", **GIVEN)
+
+        def send(cf: Counterfoil) -> None:
+            cf.perform(create_ticket, request_id=next(ids), **GIVEN)
+
+        def invoke(cf: Counterfoil) -> None:
+            graphs[cf].invoke({"n": 0, "text": "x" * 200}, cf.config(tenant="t", thread_id=next(ids)))
+
+        works = {"An answer from a receipt": answer, "One effect": send, f"A run of {NODES} nodes": invoke}
+        return [
+            compare(
+                f"{name}, PostgreSQL, row security",
+                {"a role that is not held": partial(work, free), "a role that is held": partial(work, bound)},
+                rounds=20,
+                calls=10,
+                clock=wall,
+            )
+            for name, work in works.items()
+        ]
 
 
 def ten(saver: Any, config: Any) -> None:

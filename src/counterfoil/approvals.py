@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from counterfoil import approving
@@ -64,14 +65,14 @@ class Approvals:
         refuse_on_loop("approvals.request", "await cf.approvals.request(...) with an AsyncCounterfoil")
         trusted = Trusted(tenant=tenant or "", request_id=request_id, workflow_id=workflow_id, principal=principal)
         job = approving.asking(self._desk, effect, arguments, trusted)
-        return approving.asked(job, drive(approving.find_or_ask(job), self._do))
+        return approving.asked(job, drive(approving.find_or_ask(job), partial(self._do, job.key.tenant)))
 
-    def _do(self, step: Read | Write) -> Any:
+    def _do(self, tenant: str, step: Read | Write) -> Any:
         match step:
             case Read(maker):
-                return self._desk.store.read(maker)
+                return self._desk.store.read(maker, tenant=tenant)
             case Write(maker):
-                return write(self._desk, maker)
+                return write(self._desk, maker, tenant=tenant)
 
     def list(
         self, *, tenant: str, state: str | None = "pending", after: int | None = None, limit: int = PAGE
@@ -79,7 +80,9 @@ class Approvals:
         """Return one page of approvals, the oldest first; `state=None` also shows those that are decided."""
         checked, wanted, page = check_tenant(tenant), approving.wanted_state(state), check_limit(limit)
         start = 0 if after is None else CALLED.number("after", after)
-        found = self._desk.store.read(lambda: approvals.page(checked, state=wanted, after=start, limit=page))
+        found = self._desk.store.read(
+            lambda: approvals.page(checked, state=wanted, after=start, limit=page), tenant=checked
+        )
         return approving.paged(found, page)
 
     def show(self, approval_id: str, *, tenant: str) -> ApprovalDetail:
@@ -90,7 +93,7 @@ class Approvals:
         """
         checked = check_tenant(tenant)
         seq = approving.number(approval_id, checked)
-        found = self._desk.store.read(lambda: approvals.get(checked, seq))
+        found = self._desk.store.read(lambda: approvals.get(checked, seq), tenant=checked)
         if found is None:
             raise approving.not_found(approval_id, checked)
         return found
@@ -159,10 +162,10 @@ class Approvals:
         """
         checked = check_tenant(tenant)
         seq = approving.number(approval_id, checked)
-        found = self._desk.store.read(lambda: approvals.stored(checked, seq))
+        found = self._desk.store.read(lambda: approvals.stored(checked, seq), tenant=checked)
         follower = approving.edited(found, changes, tenant=checked, approval_id=approval_id)
         closed = self._decide(Ruling.EDIT, approval_id, checked, by, reason, follower)
-        return self._desk.store.read(lambda: approvals.follower_of(closed))
+        return self._desk.store.read(lambda: approvals.follower_of(closed), tenant=checked)
 
     def answer(self, answer: Any, *, to: Any, tenant: str, by: str | Principal) -> tuple[Approval, ...]:
         """Decide what a person answered in the shapes of LangChain's human in the loop, or of Agent Inbox.
@@ -211,12 +214,12 @@ class Approvals:
         seq = approving.number(approval_id, checked)
         made = approving.decision(ruling, by, reason, tenant=checked, approval_id=approval_id, follower=follower)
         try:
-            answer = self._desk.store.write(lambda: approvals.decide(checked, seq, made))
+            answer = self._desk.store.write(lambda: approvals.decide(checked, seq, made), tenant=checked)
         except CommitUnknown as lost:
             with lost.outlasting():
-                known = self._desk.store.read(lambda: approvals.find_decision(checked, seq, made))
+                known = self._desk.store.read(lambda: approvals.find_decision(checked, seq, made), tenant=checked)
                 if known is None:
-                    known = self._desk.store.write(lambda: approvals.decide(checked, seq, made))
+                    known = self._desk.store.write(lambda: approvals.decide(checked, seq, made), tenant=checked)
                 answer = known
         self._desk.bell.ring()
         return approving.decided(answer, made, tenant=checked, approval_id=approval_id)

@@ -36,6 +36,11 @@ class Asked(Protocol[R_co]):
     """What was asked for: a script to run in a transaction, and what its result means."""
 
     @property
+    def tenant(self) -> str:
+        """Return whose operations they are."""
+        ...
+
+    @property
     def maker(self) -> Maker[Any]:
         """Return the script."""
         ...
@@ -65,6 +70,7 @@ class Enqueuing:
         check_effect(effect)
         _check_sendable(effect, delivery)
         self.desk = desk
+        self.tenant = trusted.tenant
         self.job: Job = desk.job(effect, arguments, trusted, origin)
         terms = effect.delivery.terms(delivery, self.job.bound.arguments, trusted.fields())
         desk.check_retention(effect, terms)
@@ -168,6 +174,7 @@ class Several:
             UsageError: the caller's code is wrong; the class says how.
         """
         _check_several(several)
+        self.tenant = trusted.tenant
         self.calls = tuple(
             Enqueuing(desk, effect, CALLED.mapping("enqueue_all(...)", one), trusted, Origin(), delivery)
             for one in several

@@ -68,12 +68,14 @@ class Grants:
             thread_id=thread_id,
         )
         wish = granting.wish(self._desk, effect, arguments, trusted, by, expires_in)
-        return granting.granted(write(self._desk, lambda: grants.issue(*wish.asked, valid_for=wish.valid_for)))
+        return granting.granted(
+            write(self._desk, lambda: grants.issue(*wish.asked, valid_for=wish.valid_for), tenant=trusted.tenant)
+        )
 
     def list(self, *, tenant: str, before: int | None = None, limit: int = PAGE) -> Page[Grant]:
         """Return one page of a tenant's grants, the newest first."""
         checked, start, page = check_tenant(tenant), granting.start(before), check_limit(limit)
-        found = self._desk.store.read(lambda: grants.page(checked, before=start, limit=page))
+        found = self._desk.store.read(lambda: grants.page(checked, before=start, limit=page), tenant=checked)
         return granting.paged(found, page)
 
     def revoke(self, grant_id: str, *, tenant: str, by: str | Principal, reason: str) -> Grant:
@@ -94,5 +96,5 @@ class Grants:
         checked = check_tenant(tenant)
         seq = granting.number(grant_id, checked)
         actor, why = granting.who_and_why(by, reason, checked, grant_id)
-        answer = write(self._desk, lambda: grants.revoke(checked, seq, actor, reason=why))
+        answer = write(self._desk, lambda: grants.revoke(checked, seq, actor, reason=why), tenant=checked)
         return granting.revoked(answer, grant_id, checked)

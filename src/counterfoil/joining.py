@@ -157,7 +157,7 @@ class Joined:
         with self._host.errors():
             transaction = self._transaction()
             self._host.prepare()
-            return asked.conclude(transaction.run(asked.maker))
+            return asked.conclude(transaction.run(asked.maker, tenant=asked.tenant))
 
     def _perform(self, job: Job) -> Receipt[Any]:
         with self._host.errors():
@@ -165,7 +165,7 @@ class Joined:
             self._host.prepare()
             body = blocking_body(job)
             protocol = record(job, body and self._host.lend(body), at_once=self._desk.store.claims_at_once)
-            return drive(protocol, lambda step: transaction.run(step.maker))
+            return drive(protocol, lambda step: transaction.run(step.maker, tenant=job.key.tenant))
 
     def _transaction(self) -> Transaction:
         return joined(self._desk.store, self._host.connection())

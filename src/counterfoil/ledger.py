@@ -20,6 +20,7 @@ from counterfoil.performing import Job, Read, Write, perform
 from counterfoil.resources import Resources, close_all
 from counterfoil.reviews import Reviews
 from counterfoil.runners import Runner
+from counterfoil.storage.tenants import whose
 from counterfoil.transacting import Step, WriteAlone, blocking_body, transact
 from counterfoil.verifying import Verification, verify
 
@@ -255,7 +256,7 @@ class Counterfoil:
         if effect.facts.transactional:
             return self._transactional(job)
         with self.desk.activity.entry(job.request.holder):
-            return self._runner.run(perform(job), wait_ms=self.desk.wait_ms)
+            return self._runner.run(perform(job), wait_ms=self.desk.wait_ms, tenant=job.key.tenant)
 
     def enqueue(
         self,
@@ -324,7 +325,7 @@ class Counterfoil:
         return self._record(Several(self.desk, effect, several, trusted, delivery))
 
     def _record(self, asked: Asked[R]) -> R:
-        intents = asked.conclude(drive(recorded(asked.maker), self._do))
+        intents = asked.conclude(drive(recorded(asked.maker), lambda step: self._do(step, asked.tenant)))
         self.desk.bell.ring()
         return intents
 
@@ -383,7 +384,8 @@ class Counterfoil:
         from counterfoil.purging import purge  # noqa: PLC0415 - most processes leave it to one
 
         self._check_call("purge")
-        return drive(purge(self.desk.retention, check_tenant(tenant) if tenant is not None else None), self._do)
+        only = check_tenant(tenant) if tenant is not None else None
+        return drive(purge(self.desk.retention, only), lambda step: self._do(step, only))
 
     def verify(
         self,
@@ -422,8 +424,8 @@ class Counterfoil:
             thread_id=thread_id,
             branch=validate_path(in_branch),
         )
-        protocol = verify(self.desk.job(effect, arguments, trusted, NOWHERE))
-        return self._runner.run(protocol, wait_ms=0)
+        job = self.desk.job(effect, arguments, trusted, NOWHERE)
+        return self._runner.run(verify(job), wait_ms=0, tenant=job.key.tenant)
 
     def join(self, transaction: Any) -> Joined:
         """Work inside a transaction that the caller has open: commits with it, rolls back with it.
@@ -569,16 +571,16 @@ class Counterfoil:
 
     def _transactional(self, job: Job) -> Receipt[Any]:
         protocol = transact(job, blocking_body(job), at_once=self.desk.store.claims_at_once)
-        return drive(protocol, self._do)
+        return drive(protocol, lambda step: self._do(step, job.key.tenant))
 
-    def _do(self, step: Step) -> Any:
+    def _do(self, step: Step, tenant: str | None) -> Any:
         match step:
             case Read(maker):
-                return self.desk.store.read(maker)
+                return self.desk.store.read(maker, tenant=whose(tenant))
             case Write(maker):
-                return self.desk.store.write(maker)
+                return self.desk.store.write(maker, tenant=whose(tenant))
             case WriteAlone(maker):
-                return self.desk.store.write_alone(maker)
+                return self.desk.store.write_alone(maker, tenant=whose(tenant))
             case _:
                 assert_never(step)
 

@@ -32,7 +32,9 @@ class Reviews:
         """Return one page of cases, the oldest first; `state=None` also shows those that are closed."""
         checked, wanted, page = check_tenant(tenant), case_state(state), check_limit(limit)
         start = 0 if after is None else CALLED.number("after", after)
-        return self._store.read(lambda: reads.list_cases(checked, state=wanted, after=start, limit=page))
+        return self._store.read(
+            lambda: reads.list_cases(checked, state=wanted, after=start, limit=page), tenant=checked
+        )
 
     def show(self, case_id: str, *, tenant: str) -> tuple[Case, OperationDetail]:
         """Return a case with its operation, attempts and evidence.
@@ -41,7 +43,7 @@ class Reviews:
             CaseNotFound: this tenant has no such case.
         """
         checked, wanted = check_tenant(tenant), CALLED.text("case_id", case_id)
-        found = self._store.read(lambda: reads.get_case(checked, wanted))
+        found = self._store.read(lambda: reads.get_case(checked, wanted), tenant=checked)
         if found is None:
             raise case_not_found(wanted, checked)
         return found
@@ -58,10 +60,10 @@ class Reviews:
         refuse_on_loop("review.open", "await cf.review.open(...) with an AsyncCounterfoil")
         key = OperationKey(tenant=check_tenant(tenant), operation_id=CALLED.text("operation_id", operation_id))
         try:
-            found = self._store.write(lambda: reviews.open_for_review(key))
+            found = self._store.write(lambda: reviews.open_for_review(key), tenant=key.tenant)
         except CommitUnknown as lost:
             with lost.outlasting():  # asked again, it finds the case that it opened
-                found = self._store.write(lambda: reviews.open_for_review(key))
+                found = self._store.write(lambda: reviews.open_for_review(key), tenant=key.tenant)
         return opened(key, found)
 
     def resolve(
@@ -112,10 +114,10 @@ class Reviews:
         )
         seq = number(case_id, tenant)
         try:
-            done = self._store.write(lambda: reviews.resolve(tenant, seq, given))
+            done = self._store.write(lambda: reviews.resolve(tenant, seq, given), tenant=tenant)
         except CommitUnknown as lost:
             with lost.outlasting():
-                stored = self._store.read(lambda: reviews.find_ruling(tenant, seq, given))
+                stored = self._store.read(lambda: reviews.find_ruling(tenant, seq, given), tenant=tenant)
             if stored is None:
                 raise
             done = stored

@@ -73,9 +73,10 @@ class Waiting:
 
 @dataclass(slots=True)
 class Entry:
-    """One caller under way: how long it waits, since when it can hold a claim, and whether it was cancelled."""
+    """One caller under way: how long it waits, for whom, since when it can hold a claim, and if it was cancelled."""
 
     wait_ms: int
+    tenant: str
     wrote_at: float = 0.0
     cancelled: asyncio.CancelledError | None = None
     waiting: Waiting | None = None
@@ -129,9 +130,9 @@ class Runner:
         self._heartbeats = heartbeats
         self._activity = activity
 
-    def run(self, protocol: Protocol[T], *, wait_ms: int) -> T:
+    def run(self, protocol: Protocol[T], *, wait_ms: int, tenant: str) -> T:
         """Consume the steps to the end; what a step raised is thrown into the protocol, which knows what that means."""
-        entry = Entry(wait_ms)
+        entry = Entry(wait_ms, tenant)
         try:
             step = next(protocol)
             while True:
@@ -149,12 +150,12 @@ class Runner:
     def _do(self, step: Step, entry: Entry) -> Any:
         match step:
             case Read(maker):
-                return self._store.read(maker)
+                return self._store.read(maker, tenant=entry.tenant)
             case Look(maker) if not self._store.claims_at_once:
-                return self._store.look(maker)
+                return self._store.look(maker, tenant=entry.tenant)
             case Look(_, maker) | Write(maker):
                 entry.writes()
-                return self._store.write(maker)
+                return self._store.write(maker, tenant=entry.tenant)
             case RunEffect() if entry.is_late(step):
                 return too_late()
             case RunEffect():
@@ -223,17 +224,19 @@ def beating(heartbeats: Heartbeats, store: Store, step: RunEffect) -> AbstractCo
         return _NO_BEAT
     return heartbeats.start(
         lambda within: store.renew(
-            lambda: leases.renew(step.key, fence=step.granted.fence, lease=facts.lease), within=within
+            lambda: leases.renew(step.key, fence=step.granted.fence, lease=facts.lease),
+            within=within,
+            tenant=step.key.tenant,
         ),
         lease_ms=facts.lease,
     )
 
 
-def settle_now(store: Store, maker: Maker[Any]) -> None:
+def settle_now(store: Store, maker: Maker[Any], *, tenant: str) -> None:
     """Settle, trying again where the database is busy or away, as often as the protocol does."""
     for left in reversed(range(SETTLE_TRIES)):
         try:
-            store.write(maker)
+            store.write(maker, tenant=tenant)
         except StoreError:
             if not left:
                 raise
@@ -258,15 +261,16 @@ class AsyncRunner:
         self._activity = activity
         self._executor = executor
 
-    async def run(self, protocol: Protocol[T], *, wait_ms: int, claimed_at: float = 0.0) -> T:
+    async def run(self, protocol: Protocol[T], *, wait_ms: int, tenant: str, claimed_at: float = 0.0) -> T:
         """Consume the steps to the end; transactions are finished even when the caller is cancelled meanwhile.
 
         Args:
             protocol: The steps.
             wait_ms: How long to wait for another caller.
+            tenant: Whose operation it is.
             claimed_at: The `uptime` before the claim was taken, where that was done beforehand.
         """
-        entry = Entry(wait_ms, claimed_at)
+        entry = Entry(wait_ms, tenant, claimed_at)
         try:
             return await self._steps(protocol, entry)
         finally:
@@ -291,10 +295,10 @@ class AsyncRunner:
         match step:
             case Look(maker) if not self._store.claims_at_once:
                 entry.raise_if_cancelled()
-                return await self._store.read(maker)
+                return await self._store.read(maker, tenant=entry.tenant)
             case Look(_, maker) | Write(maker):
                 entry.writes()
-                return await entry.to_the_end(self._store.write(maker))
+                return await entry.to_the_end(self._store.write(maker, tenant=entry.tenant))
             case RunEffect() if entry.cancelled is not None:
                 return NeverStarted(entry.cancelled)
             case RunEffect() if entry.is_late(step):
@@ -309,7 +313,7 @@ class AsyncRunner:
     async def _ask(self, step: Read | RunLookup | AskLiveness | Pause, entry: Entry) -> Any:
         match step:
             case Read(maker):
-                return await self._store.read(maker)
+                return await self._store.read(maker, tenant=entry.tenant)
             case RunLookup():
                 return await self._lookup(step)
             case AskLiveness(holder):
@@ -397,7 +401,7 @@ class Thread:
         """Record a result that nobody waits for any more; if that cannot be, the log is all that tells of it."""
         step = self._step
         try:
-            settle_now(self._store, step.late(result))
+            settle_now(self._store, step.late(result), tenant=step.key.tenant)
         except Exception as error:
             LOG.error(  # noqa: TRY400 - a driver's own words may quote the payload
                 "The late result (%s) of effect %s, operation %s, attempt %d, is not known to be stored (%s). If it is"

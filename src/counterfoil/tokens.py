@@ -13,6 +13,7 @@ from counterfoil.model import Page
 from counterfoil.operations import PAGE, check_limit, check_tenant
 from counterfoil.storage import rows
 from counterfoil.storage.scripts import tokens
+from counterfoil.storage.tenants import ALL_TENANTS, whose
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -62,10 +63,10 @@ class Tokens:
             tenant=tenant, name=name, role=role, scopes=scopes, expires_in=expires_in, by=by, reason=reason
         )
         try:
-            row = self._store.write(lambda: tokens.issue(asked.new, asked.by, asked.reason))
+            row = self._store.write(lambda: tokens.issue(asked.new, asked.by, asked.reason), tenant=whose(tenant))
         except CommitUnknown as lost:
             with lost.outlasting():
-                found = self._store.read(lambda: tokens.find(asked.new.token_id))
+                found = self._store.read(lambda: tokens.find(asked.new.token_id), tenant=whose(tenant))
             if found is None:
                 raise
             row = found
@@ -79,13 +80,13 @@ class Tokens:
         """
         text = CALLED.words("secret", secret)
         token_id, shown = public_id(text), digest(text)
-        return honoured(self._store.read(lambda: tokens.look(token_id)), token_id, shown)
+        return honoured(self._store.read(lambda: tokens.look(token_id), tenant=ALL_TENANTS), token_id, shown)
 
     def list(self, *, tenant: str | None, after: int | None = None, limit: int = PAGE) -> Page[Token]:
         """Return one page of tokens, the oldest first: of a tenant, or with None of all and for all of them."""
         checked, most = None if tenant is None else check_tenant(tenant), check_limit(limit)
         start = 0 if after is None else CALLED.number("after", after)
-        found = self._store.read(lambda: tokens.page(checked, after=start, limit=most + 1))
+        found = self._store.read(lambda: tokens.page(checked, after=start, limit=most + 1), tenant=whose(checked))
         items = tuple(rows.token(row) for row in found[:most])
         return Page(items=items, next=items[-1].seq if len(found) > most else None)
 
@@ -118,10 +119,12 @@ class Tokens:
         wanted = Rotation.of(by, overlap, expires_in)
         answer: tokens.Done | tokens.NoToken | tokens.Ended
         try:
-            answer = self._store.write(lambda: tokens.rotate(held, wanted.make, overlap=wanted.overlap))
+            answer = self._store.write(
+                lambda: tokens.rotate(held, wanted.make, overlap=wanted.overlap), tenant=whose(held.mine)
+            )
         except CommitUnknown as lost:
             with lost.outlasting():
-                found = self._store.read(lambda: tokens.find(wanted.token_id))
+                found = self._store.read(lambda: tokens.find(wanted.token_id), tenant=whose(held.mine))
             if found is None:
                 raise
             answer = tokens.Done(found)
@@ -138,8 +141,8 @@ class Tokens:
         refuse_on_loop("tokens.revoke", "await cf.tokens.revoke(...) with an AsyncCounterfoil")
         held = handing(token_id, by, reason)
         try:
-            answer = self._store.write(lambda: tokens.revoke(held))
+            answer = self._store.write(lambda: tokens.revoke(held), tenant=whose(held.mine))
         except CommitUnknown as lost:
             with lost.outlasting():  # done again, it is revoked already
-                answer = self._store.write(lambda: tokens.revoke(held))
+                answer = self._store.write(lambda: tokens.revoke(held), tenant=whose(held.mine))
         return revoked(held.token_id, answer)

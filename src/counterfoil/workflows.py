@@ -96,7 +96,7 @@ class Workflows:
         wish = start_of(
             registered, input, workflow_id=workflow_id, tenant=tenant, request_id=request_id, principal=principal
         )
-        found = accepted(wish, input, write(self._desk, lambda: workflows.start(wish)))
+        found = accepted(wish, input, write(self._desk, lambda: workflows.start(wish), tenant=wish.key.tenant))
         self._desk.bell.ring()
         return found
 
@@ -107,7 +107,7 @@ class Workflows:
             WorkflowNotFound: this tenant has no such workflow.
         """
         key = workflow_key(workflow_id, tenant)
-        return one(key, self._desk.store.read(lambda: workflows.get(key)))
+        return one(key, self._desk.store.read(lambda: workflows.get(key), tenant=key.tenant))
 
     def list(
         self,
@@ -131,7 +131,7 @@ class Workflows:
             InvalidArguments: there is no such status, or the limit is out of range.
         """
         checked, asked = check_tenant(tenant), asked_page(status, graph, before, limit)
-        return paged(self._desk.store.read(lambda: workflows.page(checked, **asked)), limit)
+        return paged(self._desk.store.read(lambda: workflows.page(checked, **asked), tenant=checked), limit)
 
     def history(
         self, workflow_id: str, *, tenant: str, before: int | None = None, limit: int = PAGE
@@ -145,8 +145,8 @@ class Workflows:
             WorkflowNotFound: this tenant has no such workflow.
         """
         key, asked = workflow_key(workflow_id, tenant), asked_steps(before, limit)
-        one(key, self._desk.store.read(lambda: workflows.get(key)))
-        return stepped(self._desk.store.read(lambda: workflows.steps(key, **asked)))
+        one(key, self._desk.store.read(lambda: workflows.get(key), tenant=key.tenant))
+        return stepped(self._desk.store.read(lambda: workflows.steps(key, **asked), tenant=key.tenant))
 
     def waits(self, workflow_id: str, *, tenant: str) -> tuple[Wait, ...]:
         """Return what the steps of a workflow wait for, or waited for.
@@ -155,8 +155,8 @@ class Workflows:
             WorkflowNotFound: this tenant has no such workflow.
         """
         key = workflow_key(workflow_id, tenant)
-        one(key, self._desk.store.read(lambda: workflows.get(key)))
-        return tuple(wait(row) for row in self._desk.store.read(lambda: waits.waits(key)))
+        one(key, self._desk.store.read(lambda: workflows.get(key), tenant=key.tenant))
+        return tuple(wait(row) for row in self._desk.store.read(lambda: waits.waits(key), tenant=key.tenant))
 
     def result(self, workflow_id: str, *, tenant: str) -> Any:
         """Return what a workflow's graph returned.
@@ -212,7 +212,7 @@ class Workflows:
             subject=subject,
             sequence=sequence,
         )
-        answer = delivered(delivery, write(self._desk, lambda: waits.deliver(delivery)))
+        answer = delivered(delivery, write(self._desk, lambda: waits.deliver(delivery), tenant=delivery.key.tenant))
         self._desk.bell.ring()
         return answer
 
@@ -230,7 +230,11 @@ class Workflows:
         refuse_on_loop("workflows.cancel", "await cf.workflows.cancel(...) with an AsyncCounterfoil")
         key = workflow_key(workflow_id, tenant)
         who, why = who_acts(by, reason, key)
-        answer = write(self._desk, lambda: workflows.cancel(key, by=who, reason=why, expected_version=expect_version))
+        answer = write(
+            self._desk,
+            lambda: workflows.cancel(key, by=who, reason=why, expected_version=expect_version),
+            tenant=key.tenant,
+        )
         return settled(key, "cancel", answer)
 
     def resume(
@@ -251,6 +255,7 @@ class Workflows:
             self._desk,
             lambda: workflows.resume(key, by=who, reason=why, expected_version=expect_version),
             refuses=lambda found: isinstance(found, Hindered),
+            tenant=key.tenant,
         )
         found = settled(key, "resume", answer)
         self._desk.bell.ring()
@@ -283,6 +288,7 @@ class Workflows:
         answer = write(
             self._desk,
             lambda: deleting.delete(key, by=who, reason=why, expected_version=expect_version, tried=tried),
+            tenant=key.tenant,
         )
         return deleted(key, answer)
 
@@ -293,6 +299,6 @@ class Workflows:
             WorkflowNotFound: this tenant has no such workflow.
         """
         key = workflow_key(workflow_id, tenant)
-        found = met(key, self._desk.store.read(lambda: planning.look(key)))
+        found = met(key, self._desk.store.read(lambda: planning.look(key), tenant=key.tenant))
         graph = graph_for(self._desk, found)
         return planned(self._desk, found, None if graph is None else graph.state(key))

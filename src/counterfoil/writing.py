@@ -11,6 +11,7 @@ if TYPE_CHECKING:
 
     from counterfoil.desk import Desk
     from counterfoil.storage.script import Maker
+    from counterfoil.storage.tenants import Whose
 
 T = TypeVar("T")
 
@@ -20,29 +21,29 @@ def never(_answer: object) -> bool:
     return False
 
 
-def write(desk: Desk, maker: Maker[T], *, refuses: Callable[[T], bool] = never) -> T:
+def write(desk: Desk, maker: Maker[T], *, tenant: Whose, refuses: Callable[[T], bool] = never) -> T:
     """Run a script that changes nothing more where it took effect before.
 
     Raises:
         CommitUnknown: neither time was heard of, or the second was refused, maybe for what the first did.
     """
     try:
-        return desk.store.write(maker)
+        return desk.store.write(maker, tenant=tenant)
     except CommitUnknown as lost:
         with lost.outlasting():
-            answer = desk.store.write(maker)
+            answer = desk.store.write(maker, tenant=tenant)
         if refuses(answer):
             raise
         return answer
 
 
-async def awrite(desk: Desk, maker: Maker[T], *, refuses: Callable[[T], bool] = never) -> T:
+async def awrite(desk: Desk, maker: Maker[T], *, tenant: Whose, refuses: Callable[[T], bool] = never) -> T:
     """Run a script that changes nothing more where it took effect before, for a caller on an event loop."""
     try:
-        return await desk.async_store.write(maker)
+        return await desk.async_store.write(maker, tenant=tenant)
     except CommitUnknown as lost:
         with lost.outlasting():
-            answer = await desk.async_store.write(maker)
+            answer = await desk.async_store.write(maker, tenant=tenant)
         if refuses(answer):
             raise
         return answer

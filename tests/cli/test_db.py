@@ -12,7 +12,7 @@ from counterfoil.storage import rights
 from counterfoil.storage.migrator import migrations, plain_sql
 from tests.cli.conftest import Line
 from tests.postgres.databases import Database
-from tests.storage.test_rights import Role, new_role
+from tests.postgres.roles import Role, new_role
 
 NOWHERE = Line("")
 

@@ -104,8 +104,10 @@ def test_joined_a_body_costs_two_round_trips_more_than_its_own_statements(
         assert seen.flushes == 1
 
 
-def test_a_joined_statement_is_one_of_four_that_are_sent_at_once(bench: Bench, own: psycopg.Connection[Any]) -> None:
-    """The receipt takes no statement of its own; around the effect's stand a check of the place, and a savepoint."""
+def test_a_joined_statement_is_one_of_five_that_are_sent_at_once(bench: Bench, own: psycopg.Connection[Any]) -> None:
+    """The receipt takes no statement of its own; around the effect's stand a savepoint, a check of the place that also
+    says whose rows may be touched, and what the caller gets back of that.
+    """
     told: list[str] = []
     own.execute("set log_statement = 'all'")
     own.execute("set client_min_messages = 'log'")
@@ -119,4 +121,4 @@ def test_a_joined_statement_is_one_of_four_that_are_sent_at_once(bench: Bench, o
     finally:
         own.execute("reset client_min_messages")
         own.execute("reset log_statement")
-    assert [text.split()[0] for text in sent] == ["savepoint", "select", "with", "release"]
+    assert [text.split()[0] for text in sent] == ["savepoint", "select", "with", "select", "release"]

@@ -17,7 +17,7 @@ from counterfoil.demo.steps import Report
 from counterfoil.demo.tickets import Played, Row
 from tests.cli.conftest import Line
 from tests.postgres.databases import Database
-from tests.storage.test_rights import Role, new_role
+from tests.postgres.roles import Role, new_role
 
 GONE = Places.in_folder(Path("/tmp/gone"), kept=False)  # noqa: S108 - nothing is written there
 KEPT = Places.in_folder(Path("/tmp/kept"), kept=True)  # noqa: S108 - nor there

@@ -33,8 +33,8 @@ max_client_conn = 300
 """
 
 
-def upstream(server: Server) -> str:
-    parts = conninfo_to_dict(server.root)
+def upstream(root: str) -> str:
+    parts = conninfo_to_dict(root)
     return " ".join(f"{name}='{parts[name]}'" for name in ("host", "port", "user", "password") if parts.get(name))
 
 
@@ -44,9 +44,9 @@ class Pooler(Server):
     def __init__(self, program: Path, server: Server) -> None:
         self._folder, port = new_folder("counterfoil-pool-"), free_port()
         super().__init__(f"postgresql://postgres@127.0.0.1:{port}/postgres")
-        settings = self._folder / "pgbouncer.ini"
-        settings.write_text(CONFIGURATION.format(upstream=upstream(server), port=port))
-        command = [str(program), "-q", str(settings)]
+        self._settings = self._folder / "pgbouncer.ini"
+        self._settings.write_text(CONFIGURATION.format(upstream=upstream(server.root), port=port))
+        command = [str(program), "-q", str(self._settings)]
         self._kept = Kept(Order(folder=str(self._folder), session=os.getpid(), serve=command))
         self._wait_until_ready()
 
@@ -56,6 +56,14 @@ class Pooler(Server):
         with psycopg.connect(self.url("pgbouncer"), autocommit=True, cursor_factory=psycopg.ClientCursor) as connection:
             cursor = connection.execute(command.encode())
             return cursor.fetchall() if cursor.description else []
+
+    def url_of(self, url: str) -> str:
+        """Return the URL by which clients come in as the user of this one, and to its database."""
+        parts = conninfo_to_dict(url)
+        entry = f"{parts['user']} = {upstream(url)} dbname='{parts['dbname']}'"
+        self._settings.write_text(self._settings.read_text().replace("[databases]\n", f"[databases]\n{entry}\n"))
+        self.console("reload")
+        return self.url(str(parts["user"]))
 
     def close(self) -> None:
         self._kept.end()

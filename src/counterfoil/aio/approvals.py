@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from counterfoil import approving
@@ -63,14 +64,14 @@ class AsyncApprovals:
         refuse_nested("approvals.request")
         trusted = Trusted(tenant=tenant or "", request_id=request_id, workflow_id=workflow_id, principal=principal)
         job = approving.asking(self._desk, effect, arguments, trusted)
-        return approving.asked(job, await adrive(approving.find_or_ask(job), self._do))
+        return approving.asked(job, await adrive(approving.find_or_ask(job), partial(self._do, job.key.tenant)))
 
-    async def _do(self, step: Read | Write) -> Any:
+    async def _do(self, tenant: str, step: Read | Write) -> Any:
         match step:
             case Read(maker):
-                return await self._desk.async_store.read(maker)
+                return await self._desk.async_store.read(maker, tenant=tenant)
             case Write(maker):
-                return await awrite(self._desk, maker)
+                return await awrite(self._desk, maker, tenant=tenant)
 
     async def list(
         self, *, tenant: str, state: str | None = "pending", after: int | None = None, limit: int = PAGE
@@ -79,7 +80,7 @@ class AsyncApprovals:
         checked, wanted, page = check_tenant(tenant), approving.wanted_state(state), check_limit(limit)
         start = 0 if after is None else CALLED.number("after", after)
         found = await self._desk.async_store.read(
-            lambda: approvals.page(checked, state=wanted, after=start, limit=page)
+            lambda: approvals.page(checked, state=wanted, after=start, limit=page), tenant=checked
         )
         return approving.paged(found, page)
 
@@ -91,7 +92,7 @@ class AsyncApprovals:
         """
         checked = check_tenant(tenant)
         seq = approving.number(approval_id, checked)
-        found = await self._desk.async_store.read(lambda: approvals.get(checked, seq))
+        found = await self._desk.async_store.read(lambda: approvals.get(checked, seq), tenant=checked)
         if found is None:
             raise approving.not_found(approval_id, checked)
         return found
@@ -160,10 +161,10 @@ class AsyncApprovals:
         """
         checked = check_tenant(tenant)
         seq = approving.number(approval_id, checked)
-        found = await self._desk.async_store.read(lambda: approvals.stored(checked, seq))
+        found = await self._desk.async_store.read(lambda: approvals.stored(checked, seq), tenant=checked)
         follower = approving.edited(found, changes, tenant=checked, approval_id=approval_id)
         closed = await self._decide(Ruling.EDIT, approval_id, checked, by, reason, follower)
-        return await self._desk.async_store.read(lambda: approvals.follower_of(closed))
+        return await self._desk.async_store.read(lambda: approvals.follower_of(closed), tenant=checked)
 
     async def answer(self, answer: Any, *, to: Any, tenant: str, by: str | Principal) -> tuple[Approval, ...]:
         """Decide what a person answered in the shapes of LangChain's human in the loop, or of Agent Inbox.
@@ -211,12 +212,16 @@ class AsyncApprovals:
         seq = approving.number(approval_id, checked)
         made = approving.decision(ruling, by, reason, tenant=checked, approval_id=approval_id, follower=follower)
         try:
-            answer = await self._desk.async_store.write(lambda: approvals.decide(checked, seq, made))
+            answer = await self._desk.async_store.write(lambda: approvals.decide(checked, seq, made), tenant=checked)
         except CommitUnknown as lost:
             with lost.outlasting():
-                known = await self._desk.async_store.read(lambda: approvals.find_decision(checked, seq, made))
+                known = await self._desk.async_store.read(
+                    lambda: approvals.find_decision(checked, seq, made), tenant=checked
+                )
                 if known is None:
-                    known = await self._desk.async_store.write(lambda: approvals.decide(checked, seq, made))
+                    known = await self._desk.async_store.write(
+                        lambda: approvals.decide(checked, seq, made), tenant=checked
+                    )
                 answer = known
         self._desk.bell.ring()
         return approving.decided(answer, made, tenant=checked, approval_id=approval_id)

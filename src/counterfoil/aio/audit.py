@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from counterfoil.issuing import EXPORT_PAGE, entries_of, following, line
 from counterfoil.operations import PAGE, check_tenant
 from counterfoil.storage.scripts import audit
+from counterfoil.storage.tenants import whose
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -44,7 +45,7 @@ class AsyncAudit:
             InvalidArguments: the limit is out of range.
         """
         checked, wish = None if tenant is None else check_tenant(tenant), entries_of(subject, who, after, limit)
-        return await self._store.read(lambda: audit.page(checked, wish))
+        return await self._store.read(lambda: audit.page(checked, wish), tenant=whose(checked))
 
     async def export(self, tenant: str | None) -> AsyncIterator[str]:
         """Iterate over all entries as lines of JSON, the oldest first; no transaction is open between two pages."""
@@ -58,4 +59,4 @@ class AsyncAudit:
             wish = following(wish, page.next)
 
     async def _read(self, tenant: str | None, wish: audit.Wish) -> Page[AuditEntry]:
-        return await self._store.read(lambda: audit.page(tenant, wish))
+        return await self._store.read(lambda: audit.page(tenant, wish), tenant=whose(tenant))

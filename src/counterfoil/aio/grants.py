@@ -67,13 +67,16 @@ class AsyncGrants:
             thread_id=thread_id,
         )
         wish = granting.wish(self._desk, effect, arguments, trusted, by, expires_in)
-        return granting.granted(await awrite(self._desk, lambda: grants.issue(*wish.asked, valid_for=wish.valid_for)))
+        return granting.granted(
+            await awrite(self._desk, lambda: grants.issue(*wish.asked, valid_for=wish.valid_for), tenant=trusted.tenant)
+        )
 
     async def list(self, *, tenant: str, before: int | None = None, limit: int = PAGE) -> Page[Grant]:
         """Return one page of a tenant's grants, the newest first."""
         checked, start, page = check_tenant(tenant), granting.start(before), check_limit(limit)
         return granting.paged(
-            await self._desk.async_store.read(lambda: grants.page(checked, before=start, limit=page)), page
+            await self._desk.async_store.read(lambda: grants.page(checked, before=start, limit=page), tenant=checked),
+            page,
         )
 
     async def revoke(self, grant_id: str, *, tenant: str, by: str | Principal, reason: str) -> Grant:
@@ -93,5 +96,5 @@ class AsyncGrants:
         checked = check_tenant(tenant)
         seq = granting.number(grant_id, checked)
         actor, why = granting.who_and_why(by, reason, checked, grant_id)
-        answer = await awrite(self._desk, lambda: grants.revoke(checked, seq, actor, reason=why))
+        answer = await awrite(self._desk, lambda: grants.revoke(checked, seq, actor, reason=why), tenant=checked)
         return granting.revoked(answer, grant_id, checked)

@@ -144,7 +144,7 @@ class AsyncJoined:
         with self._host.errors():
             transaction = ajoined(self._desk.async_store, await self._host.connection())
             await self._host.prepare()
-            return asked.conclude(await transaction.run(asked.maker))
+            return asked.conclude(await transaction.run(asked.maker, tenant=asked.tenant))
 
     async def _perform(self, job: Job) -> Receipt[Any]:
         with self._host.errors():
@@ -152,7 +152,7 @@ class AsyncJoined:
             await self._host.prepare()
             body = self._host.lend(awaiting_body(job)) if job.effect.is_async else None
             protocol = record(job, body, at_once=self._desk.async_store.claims_at_once)
-            return await adrive(protocol, lambda step: transaction.run(step.maker))
+            return await adrive(protocol, lambda step: transaction.run(step.maker, tenant=job.key.tenant))
 
 
 def join(desk: Desk, transaction: Any) -> AsyncJoined:

@@ -23,6 +23,7 @@ from counterfoil.operations import check_tenant
 from counterfoil.performing import Job, Read, Write, perform
 from counterfoil.resources import Resources, close_all
 from counterfoil.runners import AsyncRunner
+from counterfoil.storage.tenants import whose
 from counterfoil.transacting import Body, Step, WriteAlone, blocking_body, transact
 from counterfoil.verifying import Verification, verify
 
@@ -201,7 +202,7 @@ class AsyncCounterfoil:
         if effect.facts.transactional:
             return await self._transactional(job)
         with self.desk.activity.entry(job.request.holder):
-            return await self._runner.run(perform(job), wait_ms=self.desk.wait_ms)
+            return await self._runner.run(perform(job), wait_ms=self.desk.wait_ms, tenant=job.key.tenant)
 
     async def enqueue(
         self,
@@ -238,7 +239,8 @@ class AsyncCounterfoil:
         return await self._record(Several(self.desk, effect, several, trusted, delivery))
 
     async def _record(self, asked: Asked[R]) -> R:
-        intents = asked.conclude(await adrive(recorded(asked.maker), lambda step: self.store.write(step.maker)))
+        steps = recorded(asked.maker)
+        intents = asked.conclude(await adrive(steps, lambda step: self.store.write(step.maker, tenant=asked.tenant)))
         self.desk.bell.ring()
         return intents
 
@@ -262,10 +264,12 @@ class AsyncCounterfoil:
         from counterfoil.purging import purge  # noqa: PLC0415 - most processes leave it to one
 
         async def do(step: Step) -> Any:
-            return await (self.store.read if isinstance(step, Read) else self.store.write)(step.maker)
+            run = self.store.read if isinstance(step, Read) else self.store.write
+            return await run(step.maker, tenant=whose(only))
 
         refuse_nested("purge")
-        return await adrive(purge(self.desk.retention, check_tenant(tenant) if tenant is not None else None), do)
+        only = check_tenant(tenant) if tenant is not None else None
+        return await adrive(purge(self.desk.retention, only), do)
 
     async def verify(
         self,
@@ -290,8 +294,8 @@ class AsyncCounterfoil:
             thread_id=thread_id,
             branch=validate_path(in_branch),
         )
-        protocol = verify(self.desk.job(effect, arguments, trusted, NOWHERE))
-        return await self._runner.run(protocol, wait_ms=0)
+        job = self.desk.job(effect, arguments, trusted, NOWHERE)
+        return await self._runner.run(verify(job), wait_ms=0, tenant=job.key.tenant)
 
     def join(self, transaction: Any) -> AsyncJoined:
         """Work inside a transaction that the caller has open; see `Counterfoil.join`. It must be an async one."""
@@ -394,13 +398,13 @@ class AsyncCounterfoil:
         async def do(step: Step) -> Any:
             match step:
                 case Read(maker):
-                    return await self.store.read(maker)
+                    return await self.store.read(maker, tenant=job.key.tenant)
                 case Write(maker):
-                    return await self.store.write(maker)
+                    return await self.store.write(maker, tenant=job.key.tenant)
                 case WriteAlone(maker) if job.effect.is_async:
-                    return await self.store.write_lent(maker)
+                    return await self.store.write_lent(maker, tenant=job.key.tenant)
                 case WriteAlone(maker):
-                    return await self.store.write_alone(maker)
+                    return await self.store.write_alone(maker, tenant=job.key.tenant)
                 case _:
                     assert_never(step)
 

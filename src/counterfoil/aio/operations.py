@@ -30,7 +30,9 @@ class AsyncOperations:
             OperationNotFound: this tenant has no such operation.
         """
         checked, wanted = check_tenant(tenant), CALLED.text("operation_id", operation_id)
-        return only(await self._store.read(lambda: reads.get_operation(checked, wanted)), wanted, checked)
+        return only(
+            await self._store.read(lambda: reads.get_operation(checked, wanted), tenant=checked), wanted, checked
+        )
 
     async def list(  # noqa: PLR0913 - one for each filter
         self,
@@ -48,12 +50,12 @@ class AsyncOperations:
         """Return one page of operations, the newest first; see `Operations.list`."""
         checked = check_tenant(tenant)
         asked = wish(state, effect, request_id, thread_id, older_than, newer_than, before, limit)
-        return await self._store.read(lambda: reads.list_operations(checked, asked))
+        return await self._store.read(lambda: reads.list_operations(checked, asked), tenant=checked)
 
     async def counts(self, *, tenant: str) -> Mapping[str, int]:
         """Return how many operations are in each state; counting reads all of the tenant's rows."""
         checked = check_tenant(tenant)
-        return await self._store.read(lambda: reads.count_operations(checked))
+        return await self._store.read(lambda: reads.count_operations(checked), tenant=checked)
 
     async def find(self, any_id: str, *, tenant: str, limit: int = PAGE) -> tuple[Hit, ...]:
         """Return the operations that an id of any kind leads to.
@@ -63,7 +65,7 @@ class AsyncOperations:
         """
         checked, page = check_tenant(tenant), check_limit(limit)
         wanted = CALLED.text("any_id", any_id) if any_id != "" else ""  # nothing leads nowhere
-        return await self._store.read(lambda: reads.find(checked, wanted, limit=page))
+        return await self._store.read(lambda: reads.find(checked, wanted, limit=page), tenant=checked)
 
     async def explain(self, operation_id: str, *, tenant: str) -> Explanation:
         """Say in five lines why an operation ran, did not run, or waits.

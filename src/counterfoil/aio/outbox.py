@@ -12,6 +12,7 @@ from counterfoil.model import OperationKey
 from counterfoil.operations import PAGE, check_tenant
 from counterfoil.outboxing import Scope, done, lifted, lifter, listed, only_intent, who_and_why, wish
 from counterfoil.storage.scripts import holding, reads
+from counterfoil.storage.tenants import whose
 
 if TYPE_CHECKING:
     from counterfoil.core.access import Principal
@@ -50,7 +51,7 @@ class AsyncOutbox:
         """
         checked = check_tenant(tenant)
         asked = listed(state=state, effect=effect, stream=stream, before=before, limit=limit)
-        return await self._store.read(lambda: reads.list_intents(checked, **asked))
+        return await self._store.read(lambda: reads.list_intents(checked, **asked), tenant=checked)
 
     async def get(self, operation_id: str, *, tenant: str) -> Message:
         """Return one intent with its attempts, evidence and cases, and what holds it back.
@@ -59,14 +60,16 @@ class AsyncOutbox:
             OperationNotFound: this tenant's outbox holds no such operation.
         """
         checked, wanted = check_tenant(tenant), CALLED.text("operation_id", operation_id)
-        return only_intent(await self._store.read(lambda: reads.get_intent(checked, wanted)), wanted, checked)
+        return only_intent(
+            await self._store.read(lambda: reads.get_intent(checked, wanted), tenant=checked), wanted, checked
+        )
 
     # --- pauses ------------------------------------------------------------------------------------------------------
 
     async def pauses(self, *, tenant: str | None = None) -> tuple[Pause, ...]:
         """Return what is paused: what holds a tenant's intents, or without one all."""
         checked = None if tenant is None else check_tenant(tenant)
-        return await self._store.read(lambda: holding.pauses(checked))
+        return await self._store.read(lambda: holding.pauses(checked), tenant=whose(checked))
 
     async def pause(
         self,
@@ -87,10 +90,14 @@ class AsyncOutbox:
         scope = Scope.of(tenant=tenant, effect=effect, stream=stream)
         who, why = who_and_why(by, reason, scope.tenant)
         try:
-            return await self._store.write(lambda: holding.pause(*scope, by=who, reason=why))
+            return await self._store.write(
+                lambda: holding.pause(*scope, by=who, reason=why), tenant=whose(scope.tenant)
+            )
         except CommitUnknown as lost:
             with lost.outlasting():
-                found = await self._store.read(lambda: holding.find_pause(*scope, by=who, reason=why))
+                found = await self._store.read(
+                    lambda: holding.find_pause(*scope, by=who, reason=why), tenant=whose(scope.tenant)
+                )
             if found is None:
                 raise
             return found
@@ -115,10 +122,14 @@ class AsyncOutbox:
         who, why = lifter(by, reason, scope)
         tried = holding.Lifting()
         try:
-            found = await self._store.write(lambda: holding.resume(*scope, by=who, reason=why, tried=tried))
+            found = await self._store.write(
+                lambda: holding.resume(*scope, by=who, reason=why, tried=tried), tenant=whose(scope.tenant)
+            )
         except CommitUnknown as lost:
             with lost.outlasting():  # if it took effect, the pause is gone that the first try has lifted
-                again = await self._store.write(lambda: holding.resume(*scope, by=who, reason=why, tried=tried))
+                again = await self._store.write(
+                    lambda: holding.resume(*scope, by=who, reason=why, tried=tried), tenant=whose(scope.tenant)
+                )
             found = again or tried.pause
         return lifted(found, scope)
 
@@ -187,10 +198,10 @@ class AsyncOutbox:
         key = OperationKey(tenant=check_tenant(tenant), operation_id=CALLED.text("operation_id", operation_id))
         given = wish(act, key, by=by, reason=reason, expect_version=expect_version, more=more)
         try:
-            answer = await self._store.write(lambda: holding.act(key, given))
+            answer = await self._store.write(lambda: holding.act(key, given), tenant=key.tenant)
         except CommitUnknown as lost:
             with lost.outlasting():
-                found = await self._store.read(lambda: holding.find_act(key, given))
+                found = await self._store.read(lambda: holding.find_act(key, given), tenant=key.tenant)
             if found is None:
                 raise
             answer = found

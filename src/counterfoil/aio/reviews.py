@@ -32,7 +32,9 @@ class AsyncReviews:
         """Return one page of cases, the oldest first; `state=None` also shows those that are closed."""
         checked, wanted, page = check_tenant(tenant), case_state(state), check_limit(limit)
         start = 0 if after is None else CALLED.number("after", after)
-        return await self._store.read(lambda: reads.list_cases(checked, state=wanted, after=start, limit=page))
+        return await self._store.read(
+            lambda: reads.list_cases(checked, state=wanted, after=start, limit=page), tenant=checked
+        )
 
     async def show(self, case_id: str, *, tenant: str) -> tuple[Case, OperationDetail]:
         """Return a case with its operation, attempts and evidence.
@@ -41,7 +43,7 @@ class AsyncReviews:
             CaseNotFound: this tenant has no such case.
         """
         checked, wanted = check_tenant(tenant), CALLED.text("case_id", case_id)
-        found = await self._store.read(lambda: reads.get_case(checked, wanted))
+        found = await self._store.read(lambda: reads.get_case(checked, wanted), tenant=checked)
         if found is None:
             raise case_not_found(wanted, checked)
         return found
@@ -57,10 +59,10 @@ class AsyncReviews:
         refuse_nested("review.open")
         key = OperationKey(tenant=check_tenant(tenant), operation_id=CALLED.text("operation_id", operation_id))
         try:
-            found = await self._store.write(lambda: reviews.open_for_review(key))
+            found = await self._store.write(lambda: reviews.open_for_review(key), tenant=key.tenant)
         except CommitUnknown as lost:
             with lost.outlasting():  # asked again, it finds the case that it opened
-                found = await self._store.write(lambda: reviews.open_for_review(key))
+                found = await self._store.write(lambda: reviews.open_for_review(key), tenant=key.tenant)
         return opened(key, found)
 
     async def resolve(
@@ -89,10 +91,10 @@ class AsyncReviews:
         )
         seq = number(case_id, tenant)
         try:
-            done = await self._store.write(lambda: reviews.resolve(tenant, seq, given))
+            done = await self._store.write(lambda: reviews.resolve(tenant, seq, given), tenant=tenant)
         except CommitUnknown as lost:
             with lost.outlasting():
-                stored = await self._store.read(lambda: reviews.find_ruling(tenant, seq, given))
+                stored = await self._store.read(lambda: reviews.find_ruling(tenant, seq, given), tenant=tenant)
             if stored is None:
                 raise
             done = stored

@@ -11,6 +11,7 @@ from counterfoil.issuing import RESUMED, SUSPENDED, created, creator, moved, mov
 from counterfoil.operations import PAGE, check_limit
 from counterfoil.storage import rows
 from counterfoil.storage.scripts import tenants
+from counterfoil.storage.tenants import ALL_TENANTS
 
 if TYPE_CHECKING:
     from counterfoil.core.access import Principal
@@ -43,16 +44,20 @@ class AsyncTenants:
         refuse_nested("tenants.create")
         checked, shown, who, why = creator(tenant, name, by, reason)
         try:
-            answer = await self._store.write(lambda: tenants.create(checked, shown, by=who, reason=why))
+            answer = await self._store.write(
+                lambda: tenants.create(checked, shown, by=who, reason=why), tenant=ALL_TENANTS
+            )
         except CommitUnknown as lost:
             with lost.outlasting():  # done again, it is found
-                answer = await self._store.write(lambda: tenants.create(checked, shown, by=who, reason=why))
+                answer = await self._store.write(
+                    lambda: tenants.create(checked, shown, by=who, reason=why), tenant=ALL_TENANTS
+                )
         return created(answer)
 
     async def list(self, *, after: str | None = None, limit: int = PAGE) -> tuple[Tenant, ...]:
         """Return the tenants that were created, by their id: those that follow `after`, at most 1,000."""
         start, most = CALLED.optional_text("after", after) or "", check_limit(limit)
-        found = await self._store.read(lambda: tenants.page(None, after=start, limit=most))
+        found = await self._store.read(lambda: tenants.page(None, after=start, limit=most), tenant=ALL_TENANTS)
         return tuple(rows.tenant(row) for row in found)
 
     async def suspend(self, tenant: str, *, by: str | Principal, reason: str) -> Tenant:
@@ -82,8 +87,12 @@ class AsyncTenants:
     async def _move(self, tenant: str, event: TenantEvent, by: str | Principal, reason: str) -> Tenant:
         checked, who, why = mover(tenant, by, reason)
         try:
-            answer = await self._store.write(lambda: tenants.move(checked, event, by=who, reason=why))
+            answer = await self._store.write(
+                lambda: tenants.move(checked, event, by=who, reason=why), tenant=ALL_TENANTS
+            )
         except CommitUnknown as lost:
             with lost.outlasting():  # done again, it is so already
-                answer = await self._store.write(lambda: tenants.move(checked, event, by=who, reason=why))
+                answer = await self._store.write(
+                    lambda: tenants.move(checked, event, by=who, reason=why), tenant=ALL_TENANTS
+                )
         return moved(checked, answer)

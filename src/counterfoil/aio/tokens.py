@@ -13,6 +13,7 @@ from counterfoil.model import Page
 from counterfoil.operations import PAGE, check_limit, check_tenant
 from counterfoil.storage import rows
 from counterfoil.storage.scripts import tokens
+from counterfoil.storage.tenants import ALL_TENANTS, whose
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -61,10 +62,10 @@ class AsyncTokens:
             tenant=tenant, name=name, role=role, scopes=scopes, expires_in=expires_in, by=by, reason=reason
         )
         try:
-            row = await self._store.write(lambda: tokens.issue(asked.new, asked.by, asked.reason))
+            row = await self._store.write(lambda: tokens.issue(asked.new, asked.by, asked.reason), tenant=whose(tenant))
         except CommitUnknown as lost:
             with lost.outlasting():
-                found = await self._store.read(lambda: tokens.find(asked.new.token_id))
+                found = await self._store.read(lambda: tokens.find(asked.new.token_id), tenant=whose(tenant))
             if found is None:
                 raise
             row = found
@@ -78,13 +79,13 @@ class AsyncTokens:
         """
         text = CALLED.words("secret", secret)
         token_id, shown = public_id(text), digest(text)
-        return honoured(await self._store.read(lambda: tokens.look(token_id)), token_id, shown)
+        return honoured(await self._store.read(lambda: tokens.look(token_id), tenant=ALL_TENANTS), token_id, shown)
 
     async def list(self, *, tenant: str | None, after: int | None = None, limit: int = PAGE) -> Page[Token]:
         """Return one page of tokens, the oldest first: of a tenant, or with None of all and for all of them."""
         checked, most = None if tenant is None else check_tenant(tenant), check_limit(limit)
         start = 0 if after is None else CALLED.number("after", after)
-        found = await self._store.read(lambda: tokens.page(checked, after=start, limit=most + 1))
+        found = await self._store.read(lambda: tokens.page(checked, after=start, limit=most + 1), tenant=whose(checked))
         items = tuple(rows.token(row) for row in found[:most])
         return Page(items=items, next=items[-1].seq if len(found) > most else None)
 
@@ -116,10 +117,12 @@ class AsyncTokens:
         wanted = Rotation.of(by, overlap, expires_in)
         answer: tokens.Done | tokens.NoToken | tokens.Ended
         try:
-            answer = await self._store.write(lambda: tokens.rotate(held, wanted.make, overlap=wanted.overlap))
+            answer = await self._store.write(
+                lambda: tokens.rotate(held, wanted.make, overlap=wanted.overlap), tenant=whose(held.mine)
+            )
         except CommitUnknown as lost:
             with lost.outlasting():
-                found = await self._store.read(lambda: tokens.find(wanted.token_id))
+                found = await self._store.read(lambda: tokens.find(wanted.token_id), tenant=whose(held.mine))
             if found is None:
                 raise
             answer = tokens.Done(found)
@@ -135,8 +138,8 @@ class AsyncTokens:
         refuse_nested("tokens.revoke")
         held = handing(token_id, by, reason)
         try:
-            answer = await self._store.write(lambda: tokens.revoke(held))
+            answer = await self._store.write(lambda: tokens.revoke(held), tenant=whose(held.mine))
         except CommitUnknown as lost:
             with lost.outlasting():  # done again, it is revoked already
-                answer = await self._store.write(lambda: tokens.revoke(held))
+                answer = await self._store.write(lambda: tokens.revoke(held), tenant=whose(held.mine))
         return revoked(held.token_id, answer)

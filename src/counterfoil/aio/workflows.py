@@ -95,7 +95,7 @@ class AsyncWorkflows:
         wish = start_of(
             registered, input, workflow_id=workflow_id, tenant=tenant, request_id=request_id, principal=principal
         )
-        found = accepted(wish, input, await awrite(self._desk, lambda: workflows.start(wish)))
+        found = accepted(wish, input, await awrite(self._desk, lambda: workflows.start(wish), tenant=wish.key.tenant))
         self._desk.bell.ring()
         return found
 
@@ -106,7 +106,7 @@ class AsyncWorkflows:
             WorkflowNotFound: this tenant has no such workflow.
         """
         key = workflow_key(workflow_id, tenant)
-        return one(key, await self._desk.async_store.read(lambda: workflows.get(key)))
+        return one(key, await self._desk.async_store.read(lambda: workflows.get(key), tenant=key.tenant))
 
     async def list(
         self,
@@ -130,7 +130,7 @@ class AsyncWorkflows:
             InvalidArguments: there is no such status, or the limit is out of range.
         """
         checked, asked = check_tenant(tenant), asked_page(status, graph, before, limit)
-        return paged(await self._desk.async_store.read(lambda: workflows.page(checked, **asked)), limit)
+        return paged(await self._desk.async_store.read(lambda: workflows.page(checked, **asked), tenant=checked), limit)
 
     async def history(
         self, workflow_id: str, *, tenant: str, before: int | None = None, limit: int = PAGE
@@ -144,8 +144,8 @@ class AsyncWorkflows:
             WorkflowNotFound: this tenant has no such workflow.
         """
         key, asked = workflow_key(workflow_id, tenant), asked_steps(before, limit)
-        one(key, await self._desk.async_store.read(lambda: workflows.get(key)))
-        return stepped(await self._desk.async_store.read(lambda: workflows.steps(key, **asked)))
+        one(key, await self._desk.async_store.read(lambda: workflows.get(key), tenant=key.tenant))
+        return stepped(await self._desk.async_store.read(lambda: workflows.steps(key, **asked), tenant=key.tenant))
 
     async def waits(self, workflow_id: str, *, tenant: str) -> tuple[Wait, ...]:
         """Return what the steps of a workflow wait for, or waited for.
@@ -154,8 +154,10 @@ class AsyncWorkflows:
             WorkflowNotFound: this tenant has no such workflow.
         """
         key = workflow_key(workflow_id, tenant)
-        one(key, await self._desk.async_store.read(lambda: workflows.get(key)))
-        return tuple(wait(row) for row in await self._desk.async_store.read(lambda: waits.waits(key)))
+        one(key, await self._desk.async_store.read(lambda: workflows.get(key), tenant=key.tenant))
+        return tuple(
+            wait(row) for row in await self._desk.async_store.read(lambda: waits.waits(key), tenant=key.tenant)
+        )
 
     async def result(self, workflow_id: str, *, tenant: str) -> Any:
         """Return what a workflow's graph returned.
@@ -210,7 +212,9 @@ class AsyncWorkflows:
             subject=subject,
             sequence=sequence,
         )
-        answer = delivered(delivery, await awrite(self._desk, lambda: waits.deliver(delivery)))
+        answer = delivered(
+            delivery, await awrite(self._desk, lambda: waits.deliver(delivery), tenant=delivery.key.tenant)
+        )
         self._desk.bell.ring()
         return answer
 
@@ -228,7 +232,9 @@ class AsyncWorkflows:
         key = workflow_key(workflow_id, tenant)
         who, why = who_acts(by, reason, key)
         answer = await awrite(
-            self._desk, lambda: workflows.cancel(key, by=who, reason=why, expected_version=expect_version)
+            self._desk,
+            lambda: workflows.cancel(key, by=who, reason=why, expected_version=expect_version),
+            tenant=key.tenant,
         )
         return settled(key, "cancel", answer)
 
@@ -249,6 +255,7 @@ class AsyncWorkflows:
             self._desk,
             lambda: workflows.resume(key, by=who, reason=why, expected_version=expect_version),
             refuses=lambda found: isinstance(found, Hindered),
+            tenant=key.tenant,
         )
         found = settled(key, "resume", answer)
         self._desk.bell.ring()
@@ -280,6 +287,7 @@ class AsyncWorkflows:
         answer = await awrite(
             self._desk,
             lambda: deleting.delete(key, by=who, reason=why, expected_version=expect_version, tried=tried),
+            tenant=key.tenant,
         )
         return deleted(key, answer)
 
@@ -290,6 +298,6 @@ class AsyncWorkflows:
             WorkflowNotFound: this tenant has no such workflow.
         """
         key = workflow_key(workflow_id, tenant)
-        found = met(key, await self._desk.async_store.read(lambda: planning.look(key)))
+        found = met(key, await self._desk.async_store.read(lambda: planning.look(key), tenant=key.tenant))
         graph = graph_for(self._desk, found)
         return planned(self._desk, found, None if graph is None else await graph.astate(key))

@@ -36,7 +36,9 @@ def list_(session: Session, state: str, after: int | None, limit: int) -> None:
     from counterfoil.storage.scripts import approvals
 
     wanted, most = wanted_state(None if state == "all" else state), check_limit(limit)
-    found = session.read(lambda: approvals.page(session.tenant, state=wanted, after=after or 0, limit=most))
+    found = session.read(
+        lambda: approvals.page(session.tenant, state=wanted, after=after or 0, limit=most), tenant=session.tenant
+    )
     if session.as_json:
         show_json(found)
         return
@@ -226,7 +228,7 @@ def _found(session: Session, approval_id: str) -> ApprovalDetail:
     from counterfoil.storage.scripts import approvals
 
     seq = number(approval_id, session.tenant or "any")
-    found = session.read(lambda: approvals.get(session.tenant, seq))
+    found = session.read(lambda: approvals.get(session.tenant, seq), tenant=session.tenant)
     if found is None:
         raise not_found(approval_id, session.tenant or "any")
     return found

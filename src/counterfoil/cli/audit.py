@@ -34,7 +34,7 @@ def list_(session: Session, **asked: Any) -> None:
     from counterfoil.storage.scripts import audit
 
     wish = entries_of(**asked)
-    page = session.read(lambda: audit.page(session.tenant, wish))
+    page = session.read(lambda: audit.page(session.tenant, wish), tenant=session.tenant)
     if session.as_json:
         show_json([asdict(each) for each in page.items])
         return
@@ -67,7 +67,7 @@ def export(session: Session) -> None:
 
     wish, kept = entries_of(None, None, None, EXPORT_PAGE), list[Any]()
     while True:
-        page = session.read(partial(audit.page, session.tenant, wish))
+        page = session.read(partial(audit.page, session.tenant, wish), tenant=session.tenant)
         for entry in page.items:
             if session.as_json:
                 kept.append(json.loads(line(entry)))

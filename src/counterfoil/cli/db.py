@@ -55,6 +55,7 @@ def _status(store: SqliteLook | Store, tenant: str | None) -> dict[str, Any]:
     from counterfoil.storage.migrator import Migrator, migrations
     from counterfoil.storage.script import all_rows
     from counterfoil.storage.scripts import inspection, reads
+    from counterfoil.storage.tenants import ALL_TENANTS, whose
 
     seen = store.read(Migrator(store.dialect, store.path).status)
     newest = migrations(store.dialect)[-1].number
@@ -73,9 +74,11 @@ def _status(store: SqliteLook | Store, tenant: str | None) -> dict[str, Any]:
         may = store.read(lambda: all_rows("list_rights"))
         found["rights"] = rights.summary(store.dialect, may)
         found["lacking"] = list(rights.lacking(store.dialect, may))
+        if store.dialect == "postgres":
+            found["row_security"] = rights.row_security(may)
     if found["current"] and rights.READ not in {right.partition(" ")[0] for right in found["lacking"]}:
-        found["operations"] = store.read(lambda: reads.count_operations(tenant))
-        found["clock"] = asdict(store.read(lambda: inspection.clocks(SystemClock().now_ms())))
+        found["operations"] = store.read(lambda: reads.count_operations(tenant), tenant=whose(tenant))
+        found["clock"] = asdict(store.read(lambda: inspection.clocks(SystemClock().now_ms()), tenant=ALL_TENANTS))
     if isinstance(store, SqliteLook):
         found["file"] = store.condition()
     return found
@@ -176,6 +179,7 @@ def purge(session: Session, modules: tuple[str, ...], **ages: str | None) -> Non
     from counterfoil.performing import Read
     from counterfoil.purging import check_declared
     from counterfoil.purging import purge as purging
+    from counterfoil.storage.tenants import whose
 
     if not (modules or any(ages.values())):
         raise InvalidCommand("Say how long to keep what: --receipt 400d, or --import the module of your effects.")
@@ -185,7 +189,7 @@ def purge(session: Session, modules: tuple[str, ...], **ages: str | None) -> Non
     check_declared(retention)
     purged = drive(
         purging(retention, session.tenant),
-        lambda step: (store.read if isinstance(step, Read) else store.write)(step.maker),
+        lambda step: (store.read if isinstance(step, Read) else store.write)(step.maker, tenant=whose(session.tenant)),
     )
     if session.as_json:
         show_json(asdict(purged))
@@ -222,17 +226,19 @@ def _import(module: str) -> None:
 @click.argument("role")
 @click.option("--schema", default="public", show_default=True, help="Where the tables are.")
 @click.option("--read-only", is_flag=True, help="For a role that looks and never writes.")
+@click.option("--one-tenant", is_flag=True, help="For a role that may never work for all tenants at once: no worker.")
 @verb
-def grants(session: Session, role: str, *, schema: str, read_only: bool) -> None:
+def grants(session: Session, role: str, *, schema: str, read_only: bool, one_tenant: bool) -> None:
     """Print the SQL by which a PostgreSQL role may work with the tables, and no more; nothing is changed."""
     from counterfoil.cli.output import say, show_json
     from counterfoil.storage import rights
 
     _check_name("the role", role)
     _check_name("--schema", schema)
-    text = rights.grants(role, schema, read_only=read_only)
+    text = rights.grants(role, schema, read_only=read_only, one_tenant=one_tenant)
     if session.as_json:
-        show_json({"role": role, "schema": schema, "read_only": read_only, "sql": text})
+        asked = {"role": role, "schema": schema, "read_only": read_only, "one_tenant": one_tenant}
+        show_json({**asked, "sql": text})
         return
     say(text.rstrip("\n"))
 

@@ -23,7 +23,7 @@ def command(session: Session, any_id: str, limit: int) -> None:
     from counterfoil.storage.scripts import reads
 
     wanted = check_limit(limit)
-    hits = session.read(lambda: reads.find(session.tenant, any_id, limit=wanted))
+    hits = session.read(lambda: reads.find(session.tenant, any_id, limit=wanted), tenant=session.tenant)
     if not hits:
         where = f" of tenant {session.tenant}" if session.tenant else ""
         raise OperationNotFound(

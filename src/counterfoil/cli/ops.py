@@ -46,7 +46,7 @@ def list_(session: Session, **asked: Any) -> None:
     from counterfoil.storage.scripts import reads
 
     wanted = wish(**asked)
-    page = session.read(lambda: reads.list_operations(session.tenant, wanted))
+    page = session.read(lambda: reads.list_operations(session.tenant, wanted), tenant=session.tenant)
     if session.as_json:
         show_json([operation_json(each) for each in page.items])
     else:

@@ -38,12 +38,12 @@ def list_(session: Session, *, state: str, paused: bool, **asked: Any) -> None:
     from counterfoil.outboxing import listed
     from counterfoil.storage.scripts import holding, reads
 
-    pauses = session.read(lambda: holding.pauses(session.tenant))
+    pauses = session.read(lambda: holding.pauses(session.tenant), tenant=session.tenant)
     if paused:
         _show_pauses(session, pauses)
         return
     wanted = listed(state=None if state == "all" else state, **asked)
-    page = session.read(lambda: reads.list_intents(session.tenant, **wanted))
+    page = session.read(lambda: reads.list_intents(session.tenant, **wanted), tenant=session.tenant)
     if session.as_json:
         show_json([operation_json(each) for each in page.items])
         return
@@ -108,7 +108,7 @@ def show(session: Session, operation: str) -> None:
     from counterfoil.outboxing import only_intent
     from counterfoil.storage.scripts import reads
 
-    found = session.read(lambda: reads.get_intent(session.tenant, operation))
+    found = session.read(lambda: reads.get_intent(session.tenant, operation), tenant=session.tenant)
     refuse_ambiguous(operation, [each.operation.tenant for each in found])
     message = only_intent(found, operation, session.tenant)
     if session.as_json:
@@ -182,7 +182,7 @@ def _holds_any(session: Session, pause: Pause) -> bool:
     from counterfoil.storage.scripts import reads
 
     held = listed(state=OPEN, effect=pause.effect, stream=pause.stream, before=None, limit=1)
-    return bool(session.read(lambda: reads.list_intents(pause.tenant, **held)).items)
+    return bool(session.read(lambda: reads.list_intents(pause.tenant, **held), tenant=pause.tenant).items)
 
 
 @command.command()

@@ -35,7 +35,9 @@ def list_(session: Session, state: str, after: int | None, limit: int) -> None:
     from counterfoil.storage.scripts import reads
 
     wanted, rows = case_state(None if state == "all" else state), check_limit(limit)
-    page = session.read(lambda: reads.list_cases(session.tenant, state=wanted, after=after or 0, limit=rows))
+    page = session.read(
+        lambda: reads.list_cases(session.tenant, state=wanted, after=after or 0, limit=rows), tenant=session.tenant
+    )
     if session.as_json:
         show_json([case_json(each) for each in page.items])
         return
@@ -86,7 +88,7 @@ def _arguments(session: Session, detail: OperationDetail) -> dict[str, Any] | No
     from counterfoil.storage.scripts import reads
 
     operation = detail.operation
-    payload = session.read(lambda: reads.payload(operation.tenant, operation.operation_id))
+    payload = session.read(lambda: reads.payload(operation.tenant, operation.operation_id), tenant=operation.tenant)
     return None if payload is None else readable(codec.decode(payload))
 
 
@@ -241,7 +243,7 @@ def _case(session: Session, case_id: str) -> tuple[Case, OperationDetail]:
     from counterfoil.reviewing import case_not_found
     from counterfoil.storage.scripts import reads
 
-    found = session.read(lambda: reads.get_case(session.tenant, case_id))
+    found = session.read(lambda: reads.get_case(session.tenant, case_id), tenant=session.tenant)
     if found is None:
         raise case_not_found(case_id, session.tenant)
     return found

@@ -169,14 +169,16 @@ class Session:
         self._admit()
         return self.raw_store
 
-    def read(self, maker: Maker[T]) -> T:
-        """Run a script of reads; the database is refused if its schema is not exactly what this code needs.
+    def read(self, maker: Maker[T], *, tenant: str | None) -> T:
+        """Run a script of reads, of one tenant or of all; a schema is refused that is not exactly what this code needs.
 
         Raises:
             SchemaMismatch: it has no tables of ours, older ones, newer ones or altered ones.
         """
+        from counterfoil.storage.tenants import whose
+
         self._admit()
-        return self.look.read(maker)
+        return self.look.read(maker, tenant=whose(tenant))
 
     def _admit(self) -> None:
         """See to it that the database is ours, and that whoever comes with a token may do this."""
@@ -215,7 +217,7 @@ class Session:
         from counterfoil.operations import only
         from counterfoil.storage.scripts import reads
 
-        found = self.read(lambda: reads.get_operation(self.tenant, operation_id))
+        found = self.read(lambda: reads.get_operation(self.tenant, operation_id), tenant=self.tenant)
         refuse_ambiguous(operation_id, [each.operation.tenant for each in found])
         return only(found, operation_id, self.tenant)
 

@@ -58,7 +58,7 @@ def list_(session: Session, *, after: str | None, limit: int) -> None:
     from counterfoil.storage.scripts import tenants
 
     most = check_limit(limit)
-    found = session.read(lambda: tenants.page(session.tenant, after=after or "", limit=most + 1))
+    found = session.read(lambda: tenants.page(session.tenant, after=after or "", limit=most + 1), tenant=session.tenant)
     items = [rows.tenant(row) for row in found[:most]]
     if session.as_json:
         show_json([asdict(each) for each in items])

@@ -64,7 +64,7 @@ def list_(session: Session, *, after: int | None, limit: int) -> None:
     from counterfoil.storage.scripts import tokens
 
     most = check_limit(limit)
-    found = session.read(lambda: tokens.page(session.tenant, after=after or 0, limit=most + 1))
+    found = session.read(lambda: tokens.page(session.tenant, after=after or 0, limit=most + 1), tenant=session.tenant)
     items = [rows.token(row) for row in found[:most]]
     if session.as_json:
         show_json([_json(each) for each in items])

@@ -53,7 +53,7 @@ def list_(session: Session, *, status: str | None, graph: str | None, before: in
     from counterfoil.storage.scripts import workflows
 
     tenant, asked = tenant_of(session), asked_page(status, graph, before, limit)
-    page = paged(session.read(lambda: workflows.page(tenant, **asked)), limit)
+    page = paged(session.read(lambda: workflows.page(tenant, **asked), tenant=tenant), limit)
     if session.as_json:
         show_json(page.items)
         return
@@ -91,9 +91,9 @@ def show(session: Session, workflow: str) -> None:
     from counterfoil.storage.scripts import waits, workflows
 
     key = workflow_key(workflow, tenant_of(session))
-    found = one(key, session.read(lambda: workflows.get(key)))
-    asked = [wait(row) for row in session.read(lambda: waits.waits(key))]
-    came = session.read(lambda: waits.inbox(key, limit=LONGEST))
+    found = one(key, session.read(lambda: workflows.get(key), tenant=key.tenant))
+    asked = [wait(row) for row in session.read(lambda: waits.waits(key), tenant=key.tenant)]
+    came = session.read(lambda: waits.inbox(key, limit=LONGEST), tenant=key.tenant)
     if session.as_json:
         show_json({**asdict(found), "waits": asked, "events": [dict(row) for row in came]})
         return
@@ -152,8 +152,8 @@ def history(session: Session, workflow: str, *, before: int | None, limit: int) 
     from counterfoil.storage.scripts import workflows
 
     key, asked = workflow_key(workflow, tenant_of(session)), asked_steps(before, limit)
-    one(key, session.read(lambda: workflows.get(key)))
-    steps = stepped(session.read(lambda: workflows.steps(key, **asked)))
+    one(key, session.read(lambda: workflows.get(key), tenant=key.tenant))
+    steps = stepped(session.read(lambda: workflows.steps(key, **asked), tenant=key.tenant))
     if session.as_json:
         show_json(steps)
         return
@@ -182,7 +182,7 @@ def deliver(session: Session, workflow: str, event: str, *, payload: str | None,
     except ValueError as error:
         raise InvalidCommand(f"--payload is no JSON: {error}. Nothing was stored.") from error
     delivery = delivery_of(event, workflow_id=workflow, tenant=tenant_of(session), payload=body, **given)
-    told = delivered(delivery, session.store.write(lambda: waits.deliver(delivery)))
+    told = delivered(delivery, session.store.write(lambda: waits.deliver(delivery), tenant=delivery.key.tenant))
     if session.as_json:
         show_json(told)
         return
@@ -220,7 +220,11 @@ def _act(session: Session, workflow: str, act: str, by: str | None, reason: str,
     key = workflow_key(workflow, tenant_of(session))
     who, why = who_acts(session.by(by), reason, key)
     script = workflows.cancel if act == "cancel" else workflows.resume
-    found = settled(key, act, session.store.write(lambda: script(key, by=who, reason=why, expected_version=version)))
+    found = settled(
+        key,
+        act,
+        session.store.write(lambda: script(key, by=who, reason=why, expected_version=version), tenant=key.tenant),
+    )
     if session.as_json:
         show_json(found)
         return
@@ -244,7 +248,8 @@ def delete(session: Session, workflow: str, *, by: str | None, reason: str, expe
     if (asking := who_deletes(session.by(by), reason, key)) is not None:
         who, why = asking
         answer = session.store.write(
-            lambda: deleting.delete(key, by=who, reason=why, expected_version=expect_version, tried=tried)
+            lambda: deleting.delete(key, by=who, reason=why, expected_version=expect_version, tried=tried),
+            tenant=key.tenant,
         )
         was_there = deleted(key, answer)
     if session.as_json:
@@ -290,4 +295,4 @@ def _plan(session: Session, workflow: str, app: str | None) -> Resumption:
         with desk_of(app) as desk:
             return Workflows(desk).plan_resume(workflow, tenant=tenant)
     key = workflow_key(workflow, tenant)
-    return planned(None, met(key, session.read(lambda: planning.look(key))), None)
+    return planned(None, met(key, session.read(lambda: planning.look(key), tenant=key.tenant)), None)

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from counterfoil.drivers.sqlite_async import AsyncSqliteStore
     from counterfoil.storage.script import Maker
     from counterfoil.storage.store import AsyncStore, Store
+    from counterfoil.storage.tenants import Whose
 
 T = TypeVar("T")
 
@@ -27,7 +28,7 @@ _LEGACY = -1
 class Transaction(Protocol):
     """A caller's open transaction, for blocking callers."""
 
-    def run(self, maker: Maker[T]) -> T:
+    def run(self, maker: Maker[T], *, tenant: Whose = None) -> T:
         """Run a script in it; if the script fails, what it did is undone and the transaction goes on."""
         ...
 
@@ -39,7 +40,7 @@ class Transaction(Protocol):
 class AsyncTransaction(Protocol):
     """A caller's open transaction, for callers on an event loop."""
 
-    async def run(self, maker: Maker[T]) -> T:
+    async def run(self, maker: Maker[T], *, tenant: Whose = None) -> T:
         """Run a script in it; if the script fails, what it did is undone and the transaction goes on."""
         ...
 

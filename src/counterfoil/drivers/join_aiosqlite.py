@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
     from counterfoil.drivers.sqlite_async import AsyncSqliteStore
     from counterfoil.storage.script import Maker, Row, Script, Step
+    from counterfoil.storage.tenants import Whose
 
 T = TypeVar("T")
 Answer: TypeAlias = "Callable[[Any, list[Any]], list[Row]]"
@@ -36,8 +37,9 @@ class JoinedAiosqlite:
         self._store = store.store
         self._connection = connection
 
-    async def run(self, maker: Maker[T]) -> T:
+    async def run(self, maker: Maker[T], *, tenant: Whose = None) -> T:
         """Run a script; if it fails, what it did is undone and the transaction stays open."""
+        del tenant
         check_open(self._connection)  # it may have been ended since it was joined
         check_file(self._store, [tuple(row.values()) for row in await self._fetch(DATABASES)])
         await self._fetch(SAVEPOINT)

@@ -24,8 +24,10 @@ from counterfoil.drivers.join import not_joinable
 from counterfoil.drivers.pgstate import READ_ONLY, from_psycopg, is_lost, may_run_again
 from counterfoil.drivers.postgres_guard import lent
 from counterfoil.drivers.postgres_run import Execute, Lend, Progress, Tell
+from counterfoil.drivers.postgres_wall import SAY
 from counterfoil.errors import ForeignTransaction
 from counterfoil.storage.script import Ddl
+from counterfoil.storage.tenants import SETTING, setting
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -33,6 +35,7 @@ if TYPE_CHECKING:
     from counterfoil.drivers.postgres import PostgresStore
     from counterfoil.drivers.postgres_run import Inners, Protocol
     from counterfoil.storage.script import Maker, Row, Script
+    from counterfoil.storage.tenants import Whose
 
 T = TypeVar("T")
 
@@ -48,10 +51,18 @@ _WHERE = """cast(extract(epoch from pg_postmaster_start_time()) * 1000000 as big
   cast(cast(to_regclass('counterfoil_operation') as oid) as bigint) as relation"""
 """What tells databases apart, and schemas that hold Counterfoil's tables, in words that every role may use."""
 WHERE = f"select {_WHERE}"
+_BEFORE = "counterfoil.before"
 _CHECK = f"""select 1 / cast(coalesce(
-    (started, database, relation) = (%(started)s, cast(%(database)s as text), %(relation)s), false) as integer)
-from (select {_WHERE}) here"""  # noqa: S608 - texts of this module
-"""Breaks, and so keeps what is sent behind it from being run, where this is another database."""
+    (started, database, relation) = (%(started)s, cast(%(database)s as text), %(relation)s), false) as integer),
+  set_config('{SETTING}', %(wall)s, true)
+from (
+  select {_WHERE}, set_config('{_BEFORE}', coalesce(current_setting('{SETTING}', true), ''), true)
+  offset 0
+) here"""  # noqa: S608 - texts of this module
+"""Breaks, and so keeps what is sent behind it from being run, where this is another database; and says whose rows a
+script may touch, for row security, to which the caller's role may be subject."""
+BACK = f"select set_config('{SETTING}', current_setting('{_BEFORE}', true), true)"
+"""Gives the caller back what it had said itself, if anything; a roll-back to the savepoint does so, too."""
 
 
 class Place(NamedTuple):
@@ -96,14 +107,16 @@ class Undo:
     """Undo what was done since the savepoint, if the transaction still is."""
 
 
+_CLOSING = (Execute(BACK, {}), Execute(RELEASE, {}))
+
 Joint: TypeAlias = Together | Lend | Tell | Undo
 Joints: TypeAlias = Generator[Joint, Any, T]
 
 
-def joining(protocol: Protocol, maker: Maker[T], place: Place, progress: Progress) -> Joints[T]:
+def joining(protocol: Protocol, maker: Maker[T], place: Place, tenant: Whose, progress: Progress) -> Joints[T]:
     """Run a script between a savepoint and its release; if it fails, undo what it did."""
     try:
-        return (yield from _framed(protocol.inside(maker, progress), place))
+        return (yield from _framed(protocol.inside(maker, progress), place, setting(tenant)))
     except psycopg.Error as error:
         yield Undo()
         if (meaning := _meaning(protocol, error, progress)) is error:
@@ -114,8 +127,9 @@ def joining(protocol: Protocol, maker: Maker[T], place: Place, progress: Progres
         raise
 
 
-def _framed(inner: Inners[T], place: Place) -> Joints[T]:
-    opening: tuple[Execute, ...] = (Execute(SAVEPOINT, {}), Execute(_CHECK, place._asdict()))
+def _framed(inner: Inners[T], place: Place, wall: str) -> Joints[T]:
+    says = {"wall": wall}
+    opening: tuple[Execute, ...] = (Execute(SAVEPOINT, {}), Execute(_CHECK, {**place._asdict(), **says}))
     released = False
     try:
         action = next(inner)
@@ -128,7 +142,7 @@ def _framed(inner: Inners[T], place: Place) -> Joints[T]:
                     answer = yield _together(opening, action)
                     released = action.ends
                     if released and opening and not answer:  # nothing is written yet, and the script goes on
-                        yield Together((Execute(SAVEPOINT, {}),), wanted=0, opens=False)
+                        yield Together((Execute(SAVEPOINT, {}), Execute(SAY, says)), wanted=0, opens=False)
                         released = False
                     opening = ()
                 else:
@@ -139,7 +153,7 @@ def _framed(inner: Inners[T], place: Place) -> Joints[T]:
                 action = inner.send(answer)
     except StopIteration as stop:
         if not opening and not released:
-            yield Together((Execute(RELEASE, {}),), wanted=0, opens=False)
+            yield Together(_CLOSING, wanted=0, opens=False)
         result: T = stop.value
         return result
     finally:
@@ -147,7 +161,7 @@ def _framed(inner: Inners[T], place: Place) -> Joints[T]:
 
 
 def _together(opening: tuple[Execute, ...], execute: Execute) -> Together:
-    closing = (Execute(RELEASE, {}),) if execute.ends else ()
+    closing = _CLOSING if execute.ends else ()
     return Together((*opening, execute, *closing), wanted=len(opening), opens=bool(opening))
 
 
@@ -228,24 +242,24 @@ class JoinedPostgres:
         self._store = store
         self._connection = connection
 
-    def run(self, maker: Maker[T]) -> T:
+    def run(self, maker: Maker[T], *, tenant: Whose = None) -> T:
         """Run a script; if it fails, what it did is undone and the transaction stays open."""
         check_open(self._connection)  # it may have been ended since it was joined
         place = PLACES.get(self._store) or self._place()
         try:
-            return self._run(maker, place)
+            return self._run(maker, place, tenant)
         except Elsewhere:
             if (now := self._place()) == place:  # it is not that the server was restarted
                 raise elsewhere(self._store.path) from None
-            return self._run(maker, now)
+            return self._run(maker, now, tenant)
 
     def leads_here(self) -> bool:
         """Say whether it belongs to the store's own database."""
         row = Cursor(self._connection).execute(WHERE).fetchone()
         return row is not None and Place(**row) == self._place()
 
-    def _run(self, maker: Maker[T], place: Place) -> T:
-        return drive(joining(self._store.protocol, maker, place, Progress()), partial(_do, self._connection))
+    def _run(self, maker: Maker[T], place: Place, tenant: Whose) -> T:
+        return drive(joining(self._store.protocol, maker, place, tenant, Progress()), partial(_do, self._connection))
 
     def _place(self) -> Place:
         place = PLACES[self._store] = self._store.read(where)

@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from counterfoil.drivers.join_postgres import Joint, Place
     from counterfoil.drivers.postgres_async import AsyncPostgresStore
     from counterfoil.storage.script import Maker, Row
+    from counterfoil.storage.tenants import Whose
 
 T = TypeVar("T")
 
@@ -62,20 +63,20 @@ class AsyncJoinedPostgres:
         self._store = store
         self._connection = connection
 
-    async def run(self, maker: Maker[T]) -> T:
+    async def run(self, maker: Maker[T], *, tenant: Whose = None) -> T:
         """Run a script; if it fails, what it did is undone and the transaction stays open."""
         check_open(self._connection)  # it may have been ended since it was joined
         place = PLACES.get(self._store.store) or await self._place()
         try:
-            return await self._run(maker, place)
+            return await self._run(maker, place, tenant)
         except Elsewhere:
             if (now := await self._place()) == place:  # it is not that the server was restarted
                 raise elsewhere(self._store.path) from None
-            return await self._run(maker, now)
+            return await self._run(maker, now, tenant)
 
-    async def _run(self, maker: Maker[T], place: Place) -> T:
+    async def _run(self, maker: Maker[T], place: Place, tenant: Whose) -> T:
         return await adrive(
-            joining(self._store.store.protocol, maker, place, Progress()), partial(_do, self._connection)
+            joining(self._store.store.protocol, maker, place, tenant, Progress()), partial(_do, self._connection)
         )
 
     async def _place(self) -> Place:

@@ -13,6 +13,7 @@ from counterfoil.storage.script import UserCode
 if TYPE_CHECKING:
     from counterfoil.drivers.sqlite import SqliteStore
     from counterfoil.storage.script import Maker, Script, Step
+    from counterfoil.storage.tenants import Whose
 
 T = TypeVar("T")
 
@@ -35,8 +36,9 @@ class JoinedSqlite:
         self._store = store
         self._connection = connection
 
-    def run(self, maker: Maker[T]) -> T:
+    def run(self, maker: Maker[T], *, tenant: Whose = None) -> T:
         """Run a script; if it fails, what it did is undone and the transaction stays open."""
+        del tenant
         check_open(self._connection)  # it may have been ended since it was joined
         cursor = self._connection.cursor()
         cursor.execute(SAVEPOINT)

@@ -59,8 +59,9 @@ def from_psycopg(error: psycopg.Error, path: str) -> StoreError:
         return ConstraintViolated(f"The database {path} refused a row ({name}); nothing was written.")
     if state == _NOT_ALLOWED:
         return RightsMissing(
-            f"The database role lacks a right in {path} ({name}); nothing was written. Let the owner of the tables run"
-            " what this prints, with the role's name: counterfoil db grants ROLE"
+            f"The database role lacks a right in {path}, or row security keeps a row from it ({name}); nothing was"
+            " written. Let the owner of the tables run what this prints, with the role's name: counterfoil db grants"
+            " ROLE"
         )
     if isinstance(error, ReadOnlySession):
         return RightsMissing(

@@ -18,9 +18,11 @@ from counterfoil.drivers.postgres_lend import Lender
 from counterfoil.drivers.postgres_open import CONNECTIONS, check_writes, connect, control, soil
 from counterfoil.drivers.postgres_rows import has_rows, named
 from counterfoil.drivers.postgres_run import Control, Execute, Lend, Progress, Protocol, Tell, statements
+from counterfoil.drivers.postgres_wall import SAY, one, stands_alone
 from counterfoil.drivers.probes import Probe, no_probe
 from counterfoil.errors import CommitUnknown
 from counterfoil.storage.migrator import prepare
+from counterfoil.storage.tenants import setting
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -34,6 +36,7 @@ if TYPE_CHECKING:
     from counterfoil.drivers.waking import Waker
     from counterfoil.storage.migrator import Migration
     from counterfoil.storage.script import Maker
+    from counterfoil.storage.tenants import Whose
 
 T = TypeVar("T")
 
@@ -74,45 +77,51 @@ class PostgresStore:
         """Say whether this is a child of the process that opened it."""
         return self.lender.forked
 
-    def write(self, maker: Maker[T]) -> T:
+    def write(self, maker: Maker[T], *, tenant: Whose = None) -> T:
         """Run a script in a transaction, again where nothing of it can have been kept."""
-        return self._write(self.protocol, self.lender.connection, maker)
+        return self._write(self.protocol, self.lender.connection, maker, setting(tenant))
 
     write_alone = write
 
-    def _write(self, protocol: Protocol, lend: Callable[[], AbstractContextManager[Connection]], maker: Maker[T]) -> T:
+    def _write(
+        self,
+        protocol: Protocol,
+        lend: Callable[[], AbstractContextManager[Connection]],
+        maker: Maker[T],
+        wall: str = "",
+    ) -> T:
         for runs in count(1):
             progress = Progress()
             try:
                 with lend() as connection:
                     check_writes(connection)
-                    return run(connection, protocol.writing(maker, progress))
+                    return run(connection, protocol.writing(maker, progress), wall)
             except psycopg.Error as error:
                 protocol.again_or_raise(error, progress, runs=runs)
         raise AssertionError("unreachable")
 
-    def renew(self, maker: Maker[T], *, within: float) -> T:
+    def renew(self, maker: Maker[T], *, within: float, tenant: Whose = None) -> T:
         """Run a script that renews a lease, once more where nobody heard what became of it; each in so many seconds."""
-        lend = partial(self.lender.connection, within)
+        lend, wall = partial(self.lender.connection, within), setting(tenant)
         try:
-            return self._write(self.protocol, lend, maker)
+            return self._write(self.protocol, lend, maker, wall)
         except CommitUnknown as lost:
             with lost.outlasting():
-                return self._write(self.protocol, lend, maker)
+                return self._write(self.protocol, lend, maker, wall)
 
-    def read(self, maker: Maker[T]) -> T:
+    def read(self, maker: Maker[T], *, tenant: Whose = None) -> T:
         """Run a script of reads; several reads may see several states of the database."""
         for runs in count(1):
             try:
                 with self.lender.connection() as connection:
-                    return run(connection, self.protocol.reading(maker))
+                    return run(connection, self.protocol.reading(maker), setting(tenant))
             except psycopg.Error as error:
                 self.protocol.again_or_raise(error, Progress(), runs=runs)
         raise AssertionError("unreachable")
 
-    def look(self, maker: Maker[T]) -> T:
+    def look(self, maker: Maker[T], *, tenant: Whose = None) -> T:
         """Run a script that reads one row; here it goes before a claim only where that was lost to another caller."""
-        return self.read(maker)
+        return self.read(maker, tenant=tenant)
 
     def awaiting(self) -> AsyncPostgresStore:
         """Return the twin for callers on an event loop."""
@@ -136,19 +145,17 @@ class PostgresStore:
             yield connection
 
 
-def run(connection: psycopg.Connection[Any], actions: Actions[T]) -> T:
-    """Carry out actions on one connection."""
-    return drive(actions, partial(_do, connection))
+def run(connection: psycopg.Connection[Any], actions: Actions[T], wall: str = "") -> T:
+    """Carry out actions on one connection; row security, where it holds this role, goes by `wall`."""
+    return drive(actions, partial(_do, connection, wall))
 
 
-def _do(connection: psycopg.Connection[Any], action: Action) -> Any:
+def _do(connection: psycopg.Connection[Any], wall: str, action: Action) -> Any:
     match action:
-        case Execute(sql, params, prepare):
-            with connection.cursor(row_factory=tuple_row) as cursor:
-                cursor.execute(sql, params, prepare=prepare)
-                return named(cursor, cursor.fetchall()) if has_rows(cursor) else []
+        case Execute():
+            return _execute(connection, wall, action)
         case Control(sql):
-            text, prepare = control(connection, sql)
+            text, prepare = control(connection, sql, wall)
             connection.execute(text, prepare=prepare)
             return soil(connection, soiled=False)
         case Lend(function):
@@ -159,3 +166,14 @@ def _do(connection: psycopg.Connection[Any], action: Action) -> Any:
             return waker.tell(connection, wake)
         case _:
             assert_never(action)
+
+
+def _execute(connection: psycopg.Connection[Any], wall: str, execute: Execute) -> Any:
+    with connection.cursor(row_factory=tuple_row) as cursor:
+        if stands_alone(connection):
+            with one(connection):
+                connection.execute(SAY, {"wall": wall})
+                cursor.execute(execute.sql, execute.params, prepare=execute.prepare)
+        else:
+            cursor.execute(execute.sql, execute.params, prepare=execute.prepare)
+        return named(cursor, cursor.fetchall()) if has_rows(cursor) else []

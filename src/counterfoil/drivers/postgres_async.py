@@ -17,6 +17,8 @@ from counterfoil.drivers.postgres_lend_async import AsyncLender
 from counterfoil.drivers.postgres_open import check_writes, control, soil
 from counterfoil.drivers.postgres_rows import has_rows, named
 from counterfoil.drivers.postgres_run import Control, Execute, Lend, Progress, Tell
+from counterfoil.drivers.postgres_wall import SAY, aone, stands_alone
+from counterfoil.storage.tenants import setting
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -24,6 +26,7 @@ if TYPE_CHECKING:
     from counterfoil.drivers.postgres import PostgresStore
     from counterfoil.drivers.postgres_run import Action, Protocol
     from counterfoil.storage.script import Maker
+    from counterfoil.storage.tenants import Whose
 
 T = TypeVar("T")
 
@@ -46,29 +49,29 @@ class AsyncPostgresStore:
         """Return where the database is, without a password."""
         return self.store.path
 
-    async def write(self, maker: Maker[T]) -> T:
+    async def write(self, maker: Maker[T], *, tenant: Whose = None) -> T:
         """Run a script in a transaction; when cancelled, the transaction is done whole or not at all."""
-        return await to_the_end(self._write(maker))
+        return await to_the_end(self._write(maker, setting(tenant)))
 
-    async def write_alone(self, maker: Maker[T]) -> T:
+    async def write_alone(self, maker: Maker[T], *, tenant: Whose = None) -> T:
         """Run a script that holds blocking user code, in a thread."""
-        return await to_the_end(asyncio.to_thread(self.store.write_alone, maker))
+        return await to_the_end(asyncio.to_thread(self.store.write_alone, maker, tenant=tenant))
 
-    async def write_lent(self, maker: Maker[T]) -> T:
+    async def write_lent(self, maker: Maker[T], *, tenant: Whose = None) -> T:
         """Run a script that holds async user code, on this loop; a cancellation reaches that code."""
-        return await self._write(maker)
+        return await self._write(maker, setting(tenant))
 
     @staticmethod
     def lend(function: Callable[..., Any]) -> Callable[..., Any]:
         """Return async user code as a script takes it: as it is."""
         return function
 
-    async def read(self, maker: Maker[T]) -> T:
+    async def read(self, maker: Maker[T], *, tenant: Whose = None) -> T:
         """Run a script of reads."""
         for runs in count(1):
             try:
                 async with self.lender.connection() as connection:
-                    return await adrive(self._protocol.reading(maker), partial(_do, connection))
+                    return await adrive(self._protocol.reading(maker), partial(_do, connection, setting(tenant)))
             except psycopg.Error as error:
                 self._protocol.again_or_raise(error, Progress(), runs=runs)
         raise AssertionError("unreachable")
@@ -87,26 +90,24 @@ class AsyncPostgresStore:
         if not self.store.forked:
             self.lender.close()
 
-    async def _write(self, maker: Maker[T]) -> T:
+    async def _write(self, maker: Maker[T], wall: str) -> T:
         for runs in count(1):
             progress = Progress()
             try:
                 async with self.lender.connection() as connection:
                     check_writes(connection)
-                    return await adrive(self._protocol.writing(maker, progress), partial(_do, connection))
+                    return await adrive(self._protocol.writing(maker, progress), partial(_do, connection, wall))
             except psycopg.Error as error:
                 self._protocol.again_or_raise(error, progress, runs=runs)
         raise AssertionError("unreachable")
 
 
-async def _do(connection: psycopg.AsyncConnection[Any], action: Action) -> Any:
+async def _do(connection: psycopg.AsyncConnection[Any], wall: str, action: Action) -> Any:
     match action:
-        case Execute(sql, params, prepare):
-            async with connection.cursor(row_factory=tuple_row) as cursor:
-                await cursor.execute(sql, params, prepare=prepare)
-                return named(cursor, await cursor.fetchall()) if has_rows(cursor) else []
+        case Execute():
+            return await _execute(connection, wall, action)
         case Control(sql):
-            text, prepare = control(connection, sql)
+            text, prepare = control(connection, sql, wall)
             await connection.execute(text, prepare=prepare)
             return soil(connection, soiled=False)
         case Lend(function):
@@ -117,3 +118,14 @@ async def _do(connection: psycopg.AsyncConnection[Any], action: Action) -> Any:
             return await waker.atell(connection, wake)
         case _:
             assert_never(action)
+
+
+async def _execute(connection: psycopg.AsyncConnection[Any], wall: str, execute: Execute) -> Any:
+    async with connection.cursor(row_factory=tuple_row) as cursor:
+        if stands_alone(connection):
+            async with aone(connection):
+                await connection.execute(SAY, {"wall": wall})
+                await cursor.execute(execute.sql, execute.params, prepare=execute.prepare)
+        else:
+            await cursor.execute(execute.sql, execute.params, prepare=execute.prepare)
+        return named(cursor, await cursor.fetchall()) if has_rows(cursor) else []

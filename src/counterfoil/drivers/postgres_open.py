@@ -12,6 +12,7 @@ from psycopg.sql import Literal
 
 from counterfoil.drivers.pgstate import ReadOnlySession, ServerSilent
 from counterfoil.errors import Retry, StoreUnavailable
+from counterfoil.storage.tenants import SETTING
 
 if TYPE_CHECKING:
     from collections.abc import Generator
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 COMMIT, ROLLBACK = "commit", "rollback"
+ENDS = {COMMIT, ROLLBACK}
 UNLOCK = "select pg_advisory_unlock_all()"
 OLDEST_SERVER = 130000  # PostgreSQL 13
 CONNECTIONS = 10
@@ -52,7 +54,8 @@ _DEFAULTS = {
 # What a shared session was set to by another client is no wish of the administrator's: the default is what counts.
 _ABOUT = """select pg_backend_pid(), cast(current_setting('server_version_num') as integer),
   current_setting('server_encoding'), (
-    select cast(reset_val as boolean) from pg_settings where name = 'default_transaction_read_only')"""
+    select cast(reset_val as boolean) from pg_settings where name = 'default_transaction_read_only'),
+  coalesce(row_security_active(to_regclass('counterfoil_operation')), false)"""
 # A shorter limit that the role, the database or the URL sets stays. Statements that stand alone, outside of a
 # transaction that says how it wants to be, go by the defaults.
 _SESSION = """select set_config('default_transaction_isolation', 'read committed', false), (
@@ -77,6 +80,8 @@ class Connection(psycopg.Connection[Any]):
     """How long a statement may take, if another time than usual."""
     reads_only = False
     """Whether the role's, the database's or the URL's default is to write nothing."""
+    walled = False
+    """Whether row security holds its role to the tenant that a transaction names."""
     soiled = False
     """Whether user code ran statements in its session, which it may have set for longer than its transaction."""
     cleaning = ""
@@ -96,6 +101,7 @@ class AsyncConnection(psycopg.AsyncConnection[Any]):
     home: int | None = None
     silence: float | None = None
     reads_only = False
+    walled = False
     soiled = False
     cleaning = ""
 
@@ -205,7 +211,7 @@ def _is_its_own(connection: Connection | AsyncConnection, row: Any) -> bool:
     Behind a pooler the process that answers is not the one that greeted. Settings and prepared statements would then
     meet another client, or be gone.
     """
-    process, version, encoding, connection.reads_only = row
+    process, version, encoding, connection.reads_only, connection.walled = row
     if version < OLDEST_SERVER or encoding != "UTF8":
         unfit = StoreUnavailable(
             f"The PostgreSQL server has version {version // 10000} and encoding {encoding}; Counterfoil needs version"
@@ -239,12 +245,17 @@ def soil(connection: psycopg.Connection[Any] | psycopg.AsyncConnection[Any], *, 
         connection.soiled = soiled
 
 
-def control(connection: psycopg.Connection[Any] | psycopg.AsyncConnection[Any], sql: str) -> tuple[str, bool | None]:
+def control(
+    connection: psycopg.Connection[Any] | psycopg.AsyncConnection[Any], sql: str, wall: str = ""
+) -> tuple[str, bool | None]:
     """Return how a transaction begins or ends, and whether that may be prepared.
 
+    Whose rows it may touch is said in the round trip of its BEGIN, where row security goes by that.
     What user code set for longer is undone in the round trip of its COMMIT, and behind it: deferred triggers may go by
     such settings. A rollback takes settings back, but no lock of the session's.
     """
+    if sql not in ENDS and getattr(connection, "walled", False):
+        return f"{sql}; set local {SETTING} = {Literal(wall).as_string(connection)}", False
     if not getattr(connection, "soiled", False):
         return sql, None
     return f"{sql}; {connection.cleaning if sql == COMMIT else UNLOCK}", False  # type: ignore[union-attr]

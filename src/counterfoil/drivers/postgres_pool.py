@@ -16,7 +16,7 @@ from collections import deque
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from psycopg.pq import TransactionStatus
+from psycopg.pq import PipelineStatus, TransactionStatus
 
 from counterfoil.errors import PoolExhausted, StoreClosed
 
@@ -57,7 +57,8 @@ class Lease(Generic[C]):
         """Say whether nothing is under way on the connection, no transaction open, and nothing of user code's set."""
         if self.connection is None or getattr(self.connection, "soiled", False):
             return False
-        return self.connection.pgconn.transaction_status == TransactionStatus.IDLE
+        link = self.connection.pgconn
+        return link.transaction_status == TransactionStatus.IDLE and link.pipeline_status == PipelineStatus.OFF
 
     def is_idle_for_long(self, now: float) -> bool:
         """Say whether nobody has used the connection for long."""

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from counterfoil.drivers.urls import SqliteUrl
     from counterfoil.storage.migrator import Migration
     from counterfoil.storage.script import Maker
+    from counterfoil.storage.tenants import Whose
 
 T = TypeVar("T")
 
@@ -62,31 +63,35 @@ class SqliteStore:
         """Return the file's path, or `:memory:`."""
         return self.url.path
 
-    def write(self, maker: Maker[T]) -> T:
+    def write(self, maker: Maker[T], *, tenant: Whose = None) -> T:
         """Run a script in a transaction of its own, or together with other callers' scripts in one."""
+        del tenant
         result: T = self.writer.run(Unit(maker))
         return result
 
-    def write_alone(self, maker: Maker[T]) -> T:
+    def write_alone(self, maker: Maker[T], *, tenant: Whose = None) -> T:
         """Run a script that holds user code: alone in its transaction and on the caller's thread."""
+        del tenant
         result: T = self.writer.run(Unit(maker, alone=True))
         return result
 
-    def renew(self, maker: Maker[T], *, within: float) -> T:
+    def renew(self, maker: Maker[T], *, within: float, tenant: Whose = None) -> T:
         """Run a script that renews a lease; waiting for the lock has a bound of its own here."""
-        del within
+        del within, tenant
         return self.write(maker)
 
-    def look(self, maker: Maker[T]) -> T:
+    def look(self, maker: Maker[T], *, tenant: Whose = None) -> T:
         """Run a script that reads one row, on the writer's connection while that is idle: it knows what it wrote."""
+        del tenant
         unit = Unit(maker, transaction=False)
         if self.writer.run_if_idle(unit):
             result: T = unit.answer()
             return result
         return self.read(maker)
 
-    def read(self, maker: Maker[T]) -> T:
+    def read(self, maker: Maker[T], *, tenant: Whose = None) -> T:
         """Run a script of reads; several reads may see several states of the database."""
+        del tenant
         if self.url.in_memory:
             result: T = self.writer.run(Unit(maker, transaction=False))
             return result

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from counterfoil.drivers.sqlite import SqliteStore
     from counterfoil.drivers.sqlite_run import GuardedConnection
     from counterfoil.storage.script import Maker
+    from counterfoil.storage.tenants import Whose
 
 T = TypeVar("T")
 
@@ -41,18 +42,21 @@ class AsyncSqliteStore:
         """Return the file's path, or `:memory:`."""
         return self.store.path
 
-    async def write(self, maker: Maker[T]) -> T:
+    async def write(self, maker: Maker[T], *, tenant: Whose = None) -> T:
         """Run a script in a transaction; when cancelled, the transaction is done whole or not at all."""
+        del tenant
         result: T = await self._submit(Unit(maker))
         return result
 
-    async def write_alone(self, maker: Maker[T]) -> T:
+    async def write_alone(self, maker: Maker[T], *, tenant: Whose = None) -> T:
         """Run a script that holds blocking user code, alone in its transaction on the writer's thread."""
+        del tenant
         result: T = await self._submit(Unit(maker, alone=True))
         return result
 
-    async def write_lent(self, maker: Maker[T]) -> T:
+    async def write_lent(self, maker: Maker[T], *, tenant: Whose = None) -> T:
         """Run a script that holds async user code, which the writer's thread waits for."""
+        del tenant
         return await self.write_alone(maker)
 
     @staticmethod
@@ -60,8 +64,9 @@ class AsyncSqliteStore:
         """Return async user code as a script on the writer's thread takes it."""
         return on_loop(asyncio.get_running_loop(), function)
 
-    async def read(self, maker: Maker[T]) -> T:
+    async def read(self, maker: Maker[T], *, tenant: Whose = None) -> T:
         """Run a script of reads."""
+        del tenant
         if self.store.url.in_memory:
             result: T = await self._submit(Unit(maker, transaction=False))
             return result

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
     from counterfoil.drivers.urls import SqliteUrl
     from counterfoil.storage.script import Maker
+    from counterfoil.storage.tenants import Whose
 
 T = TypeVar("T")
 
@@ -35,12 +36,13 @@ class SqliteLook:
         self.path = url.path
         self._runner = Runner(path=url.path, clock=clock or SystemClock())
 
-    def read(self, maker: Maker[T]) -> T:
+    def read(self, maker: Maker[T], *, tenant: Whose = None) -> T:
         """Run a script of reads, anew if the database came into use while it was read as one that rests.
 
         Raises:
             StoreUnavailable: it cannot be read.
         """
+        del tenant
         while True:
             state = self._state()
             try:

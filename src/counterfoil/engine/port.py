@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from counterfoil.engine.stranded import tell_stranded
 from counterfoil.storage.scripts import workflows
+from counterfoil.storage.tenants import ALL_TENANTS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -115,14 +116,18 @@ class Finder:
         self._turn = (self._turn + 1) % max(len(graphs), 1)
         for graph in graphs[self._turn :] + graphs[: self._turn]:
             if (room := limit - len(found)) > 0:
-                found += await self._desk.async_store.write(partial(workflows.find_due, *graph, limit=room))
+                found += await self._desk.async_store.write(
+                    partial(workflows.find_due, *graph, limit=room), tenant=ALL_TENANTS
+                )
         return [*found, *(due for due in await self.gone() if due not in found)]
 
     async def unreserved(self, limit: int) -> list[Due]:
         """Find some and leave them to anybody."""
         found: list[Due] = []
         for graph in tuple(self._desk.graphs):
-            found += await self._desk.async_store.write(partial(workflows.list_due, *graph, limit=limit))
+            found += await self._desk.async_store.write(
+                partial(workflows.list_due, *graph, limit=limit), tenant=ALL_TENANTS
+            )
         return found
 
     async def gone(self) -> list[Due]:
@@ -134,5 +139,5 @@ class Finder:
         running: list[Due] = []
         for graph in tuple(self._desk.graphs):
             listed = partial(workflows.find_running, *graph, limit=LOOKED_THROUGH)
-            running += await self._desk.async_store.read(listed)
+            running += await self._desk.async_store.read(listed, tenant=ALL_TENANTS)
         return [due for due in running if due.lost and self._desk.activity.is_gone(due.lost)]

@@ -249,7 +249,7 @@ class Procrastinate:
     async def sweep(self) -> int:
         """Tell of what is due and has neither lease nor job, be it by its time or lost; say of how many workflows."""
         for gone in await self._finder.gone():
-            await self.desk.async_store.write(partial(workflows.end_lease, gone))
+            await self.desk.async_store.write(partial(workflows.end_lease, gone), tenant=gone.key.tenant)
         now = time.monotonic()
         self._told = {one: at for one, at in self._told.items() if now - at < TOLD_AGAIN_S}
         due = [one for one in await self._finder.unreserved(SWEPT) if one not in self._told]

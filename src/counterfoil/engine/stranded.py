@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from counterfoil.errors import GraphMismatch
 from counterfoil.storage.scripts import workflows
+from counterfoil.storage.tenants import ALL_TENANTS
 
 if TYPE_CHECKING:
     from counterfoil.desk import Desk
@@ -24,14 +25,16 @@ async def tell_stranded(desk: Desk, *, limit: int) -> None:
     """
     newest = {name: graph for (name, _), graph in sorted(desk.graphs.items(), key=lambda known: known[0])}
     for name, graph in newest.items():
-        found = await desk.async_store.read(partial(workflows.find_stranded, name, error_class=TOLD, limit=limit))
+        found = await desk.async_store.read(
+            partial(workflows.find_stranded, name, error_class=TOLD, limit=limit), tenant=ALL_TENANTS
+        )
         for due in found:
             if (name, due.graph_version) not in desk.graphs:
                 await _tell(desk, due, graph)
 
 
 async def _tell(desk: Desk, due: Due, graph: Any) -> None:
-    kept = await desk.async_store.read(partial(workflows.entry, due.key))
+    kept = await desk.async_store.read(partial(workflows.entry, due.key), tenant=due.key.tenant)
     told = () if kept is None else graph.differences(kept.shape)
     differs = f", and differs: {'; '.join(told)}" if told else ""
     text = (
@@ -39,4 +42,4 @@ async def _tell(desk: Desk, due: Due, graph: Any) -> None:
         f" is{differs}. Register the graph that it began in under its version, beside the newer one."
     )
     LOG.warning("workflow %s of tenant %s: %s", due.key.thread_id, due.key.tenant, text)
-    await desk.async_store.write(partial(workflows.note, due, error_class=TOLD, error_text=text))
+    await desk.async_store.write(partial(workflows.note, due, error_class=TOLD, error_text=text), tenant=due.key.tenant)

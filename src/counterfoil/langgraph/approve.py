@@ -43,12 +43,16 @@ def approve(effect: Effect[T], /, **arguments: Any) -> Decision[T]:
     refuse_on_loop("approve", f"await aapprove({getattr(effect, '__name__', '...')}, ...)")
     here, run = _asking(effect)
     for question in suspicions(here, effect, arguments):
-        refuse_minted(effect, here.desk.store.read(question))
+        refuse_minted(effect, here.desk.store.read(question, tenant=here.trusted.tenant))
     store_held(run)
     job = approving.asking(here.desk, effect, arguments, here.trusted, here.origin)
 
     def do(step: Read | Write) -> Any:
-        return here.desk.store.read(step.maker) if isinstance(step, Read) else write(here.desk, step.maker)
+        return (
+            here.desk.store.read(step.maker, tenant=here.trusted.tenant)
+            if isinstance(step, Read)
+            else write(here.desk, step.maker, tenant=here.trusted.tenant)
+        )
 
     return _decided(here, effect, arguments, job, drive(approving.find_or_ask(job), do))
 
@@ -58,13 +62,15 @@ async def aapprove(effect: Effect[T], /, **arguments: Any) -> Decision[T]:
     refuse_nested("aapprove")
     here, run = _asking(effect)
     for question in suspicions(here, effect, arguments):
-        refuse_minted(effect, await here.desk.async_store.read(question))
+        refuse_minted(effect, await here.desk.async_store.read(question, tenant=here.trusted.tenant))
     await astore_held(run)
     job = approving.asking(here.desk, effect, arguments, here.trusted, here.origin)
 
     async def do(step: Read | Write) -> Any:
         return await (
-            here.desk.async_store.read(step.maker) if isinstance(step, Read) else awrite(here.desk, step.maker)
+            here.desk.async_store.read(step.maker, tenant=here.trusted.tenant)
+            if isinstance(step, Read)
+            else awrite(here.desk, step.maker, tenant=here.trusted.tenant)
         )
 
     return _decided(here, effect, arguments, job, await adrive(approving.find_or_ask(job), do))

@@ -90,12 +90,12 @@ class Fork:
 
 def fork(desk: Desk, wanted: Fork) -> Branch:
     """Open a branch for a blocking caller."""
-    return wanted.opened(write(desk, wanted.script()))
+    return wanted.opened(write(desk, wanted.script(), tenant=wanted.source.tenant))
 
 
 async def afork(desk: Desk, wanted: Fork) -> Branch:
     """Open a branch for a caller on an event loop."""
-    return wanted.opened(await awrite(desk, wanted.script()))
+    return wanted.opened(await awrite(desk, wanted.script(), tenant=wanted.source.tenant))
 
 
 def _checkpoint_id(checkpoint: object, thread_id: str) -> str | None:

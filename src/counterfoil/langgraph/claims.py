@@ -210,11 +210,11 @@ def _claim(wish: Wish) -> ThreadClaim:
     for _ in range(CLAIM_TRIES):
         with nullcontext() if lost is None else lost.outlasting():
             try:
-                return wish.desk.store.write(lambda: threads.claim(wish.request))
+                return wish.desk.store.write(lambda: threads.claim(wish.request), tenant=wish.request.key.tenant)
             except CommitUnknown as error:
                 lost = error
         with lost.outlasting():
-            if found := wish.desk.store.read(lambda: threads.find_claim(wish.request)):
+            if found := wish.desk.store.read(lambda: threads.find_claim(wish.request), tenant=wish.request.key.tenant):
                 return found
     raise lost or LookupError("unreachable: the last try returns or raises")
 
@@ -240,7 +240,7 @@ async def _give_back(claiming: asyncio.Future[tuple[Run, str | None]]) -> None:
         run, parked = claiming.result()
         run.parked.extend([parked] if parked is not None else [])
         _end(run)
-        await asyncio.shield(awrite(run.desk, lambda: _leave(run)))
+        await asyncio.shield(awrite(run.desk, lambda: _leave(run), tenant=run.key.tenant))
 
 
 async def _aclaim_whole(wish: Wish) -> tuple[Run, str | None]:
@@ -256,11 +256,15 @@ async def _aclaim(wish: Wish) -> ThreadClaim:
     for _ in range(CLAIM_TRIES):
         with nullcontext() if lost is None else lost.outlasting():
             try:
-                return await wish.desk.async_store.write(lambda: threads.claim(wish.request))
+                return await wish.desk.async_store.write(
+                    lambda: threads.claim(wish.request), tenant=wish.request.key.tenant
+                )
             except CommitUnknown as error:
                 lost = error
         with lost.outlasting():
-            if found := await wish.desk.async_store.read(lambda: threads.find_claim(wish.request)):
+            if found := await wish.desk.async_store.read(
+                lambda: threads.find_claim(wish.request), tenant=wish.request.key.tenant
+            ):
                 return found
     raise lost or LookupError("unreachable: the last try returns or raises")
 
@@ -283,7 +287,7 @@ def owning(run: Run, control: RunControl) -> Iterator[None]:
             try:
                 store_held(run)
             finally:
-                write(run.desk, lambda: _leave(run))
+                write(run.desk, lambda: _leave(run), tenant=run.key.tenant)
         except StoreError:
             if not failed:
                 raise
@@ -314,7 +318,7 @@ async def _astore_and_leave(run: Run) -> None:
     try:
         await astore_held(run)
     finally:
-        await awrite(run.desk, lambda: _leave(run))
+        await awrite(run.desk, lambda: _leave(run), tenant=run.key.tenant)
 
 
 def _end(run: Run) -> None:
@@ -333,7 +337,9 @@ def _beat(run: Run, control: RunControl) -> Beat:
     """Renew the claim; where it is lost, ask the run to stop before its next node."""
 
     def renew(within: float) -> bool:
-        held = run.desk.store.renew(lambda: threads.renew(run.key, attempt=run.attempt, lease=LEASE_MS), within=within)
+        held = run.desk.store.renew(
+            lambda: threads.renew(run.key, attempt=run.attempt, lease=LEASE_MS), within=within, tenant=run.key.tenant
+        )
         if not held:
             control.request_drain("counterfoil: another run owns the thread")
         return held

@@ -37,6 +37,11 @@ class Walk:
         self._seeds: dict[str, Any] = {}
 
     @property
+    def tenant(self) -> str:
+        """Return whose checkpoints it reads."""
+        return self._place.key.tenant
+
+    @property
     def wanted(self) -> bool:
         """Say whether the walk goes on."""
         return bool(self._sought)

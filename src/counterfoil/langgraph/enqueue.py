@@ -52,9 +52,9 @@ def enqueue(effect: Effect[Any] | Decision[Any], /, *, delivery: Delivery | None
     refuse_on_loop("enqueue", f"await aenqueue({getattr(effect, '__name__', '...')}, ...)")
     collector, call = _asked(effect, arguments, delivery)
     if (edited := _edited(effect, call)) is not None:
-        call.go_on_with(call.desk.store.read(lambda: existing_operation(edited)))
+        call.go_on_with(call.desk.store.read(lambda: existing_operation(edited), tenant=call.tenant))
     find = write if call.desk.strict else _read  # what a strict program refuses is noted
-    return _taken(collector, call, find(call.desk, lambda: outbox.find(call.wish)))
+    return _taken(collector, call, find(call.desk, lambda: outbox.find(call.wish), tenant=call.tenant))
 
 
 async def aenqueue(
@@ -64,17 +64,17 @@ async def aenqueue(
     refuse_nested("aenqueue")
     collector, call = _asked(effect, arguments, delivery)
     if (edited := _edited(effect, call)) is not None:
-        call.go_on_with(await call.desk.async_store.read(lambda: existing_operation(edited)))
+        call.go_on_with(await call.desk.async_store.read(lambda: existing_operation(edited), tenant=call.tenant))
     find = awrite if call.desk.strict else _aread
-    return _taken(collector, call, await find(call.desk, lambda: outbox.find(call.wish)))
+    return _taken(collector, call, await find(call.desk, lambda: outbox.find(call.wish), tenant=call.tenant))
 
 
-def _read(desk: Desk, maker: Maker[T]) -> T:
-    return desk.store.read(maker)
+def _read(desk: Desk, maker: Maker[T], *, tenant: str) -> T:
+    return desk.store.read(maker, tenant=tenant)
 
 
-async def _aread(desk: Desk, maker: Maker[T]) -> T:
-    return await desk.async_store.read(maker)
+async def _aread(desk: Desk, maker: Maker[T], *, tenant: str) -> T:
+    return await desk.async_store.read(maker, tenant=tenant)
 
 
 def _asked(

@@ -43,7 +43,7 @@ def mint(name: str) -> str:
     here = locate("mint")
     maker, waiting = _minting(here, name), Waiting(STORED_WITHIN_MS)
     store_held(here.run)
-    while isinstance(minted := write(here.desk, maker), NotStored):
+    while isinstance(minted := write(here.desk, maker, tenant=here.trusted.tenant), NotStored):
         time.sleep(_pause(waiting))
     return _taken(name, minted)
 
@@ -54,7 +54,7 @@ async def amint(name: str) -> str:
     here = locate("mint")
     maker, waiting = _minting(here, name), Waiting(STORED_WITHIN_MS)
     await astore_held(here.run)
-    while isinstance(minted := await asyncio.shield(awrite(here.desk, maker)), NotStored):  # noqa: ASYNC110 - the database tells
+    while isinstance(minted := await asyncio.shield(awrite(here.desk, maker, tenant=here.trusted.tenant)), NotStored):  # noqa: ASYNC110 - the database tells
         await asyncio.sleep(_pause(waiting))
     return _taken(name, minted)
 

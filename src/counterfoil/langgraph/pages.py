@@ -47,6 +47,12 @@ class Pages:
         self._ended = False
 
     @property
+    def tenant(self) -> str:
+        """Return whose checkpoints are listed."""
+        found = self._saver.carried(self._config)
+        return self._saver.tenant if found is None else found.trusted.tenant
+
+    @property
     def wanted(self) -> bool:
         """Say whether another page is wanted."""
         return not self._ended and self._left != 0
@@ -84,10 +90,9 @@ class Pages:
         return min(PAGE, self._left)
 
     def _scope(self) -> Wanted:
-        found = self._saver.carried(self._config)
         thread, namespace = self._conf.get("thread_id"), self._conf.get("checkpoint_ns")
         return Wanted(
-            tenant=self._saver.tenant if found is None else found.trusted.tenant,
+            tenant=self.tenant,
             thread_id=None if thread is None else storable("thread id", thread),
             checkpoint_ns=None if namespace is None else namespace_of(self._config),
             checkpoint_id=checkpoint_of(self._config),

@@ -59,9 +59,9 @@ def perform(effect: Effect[T] | Decision[T], /, **arguments: Any) -> Receipt[T]:
     effect, arguments = named(effect, arguments)
     here = ready("perform", effect)
     for question in suspicions(here, effect, arguments):
-        refuse_minted(effect, here.desk.store.read(question))
+        refuse_minted(effect, here.desk.store.read(question, tenant=here.trusted.tenant))
     if (run := here.run) is not None and run.is_workflow:
-        _refuse_unowned(run, effect, here.desk.store.read(_owns(run)))
+        _refuse_unowned(run, effect, here.desk.store.read(_owns(run), tenant=here.trusted.tenant))
     try:
         return Counterfoil(here.desk).perform_as(effect, arguments, here.trusted, here.origin)
     except (OutcomeUnknown, ApprovalRequired) as error:
@@ -73,9 +73,9 @@ async def aperform(effect: Effect[T] | Decision[T], /, **arguments: Any) -> Rece
     effect, arguments = named(effect, arguments)
     here = ready("perform", effect)
     for question in suspicions(here, effect, arguments):
-        refuse_minted(effect, await here.desk.async_store.read(question))
+        refuse_minted(effect, await here.desk.async_store.read(question, tenant=here.trusted.tenant))
     if (run := here.run) is not None and run.is_workflow:
-        _refuse_unowned(run, effect, await here.desk.async_store.read(_owns(run)))
+        _refuse_unowned(run, effect, await here.desk.async_store.read(_owns(run), tenant=here.trusted.tenant))
     try:
         return await AsyncCounterfoil(here.desk).perform_as(effect, arguments, here.trusted, here.origin)
     except (OutcomeUnknown, ApprovalRequired) as error:

@@ -245,7 +245,7 @@ def _perform(made: Protection, performed: Effect[Any], given: Mapping[str, Any])
 
     def do(step: Perform | Read) -> Any:
         if isinstance(step, Read):
-            return here.desk.store.read(step.maker)
+            return here.desk.store.read(step.maker, tenant=here.trusted.tenant)
         return perform(step.effect, **step.arguments)
 
     with _beside(made, given) as own:
@@ -257,7 +257,7 @@ async def _aperform(made: Protection, performed: Effect[Any], given: Mapping[str
 
     async def do(step: Perform | Read) -> Any:
         if isinstance(step, Read):
-            return await here.desk.async_store.read(step.maker)
+            return await here.desk.async_store.read(step.maker, tenant=here.trusted.tenant)
         return await aperform(step.effect, **step.arguments)
 
     with _beside(made, given) as own:

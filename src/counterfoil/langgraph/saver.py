@@ -109,11 +109,11 @@ class CounterfoilSaver(Storing):
             ExitDurability: a run begins with `durability="exit"`.
             UnmanagedThread: a run without a claim begins on a thread that Counterfoil manages.
         """
-        return self._got(config, self.desk.store.read(self._get(config)))
+        return self._got(config, self.desk.store.read(self._get(config), tenant=self._whose(config)))
 
     async def aget_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
         """Return the addressed checkpoint, or the thread's newest; see `get_tuple`."""
-        return self._got(config, await self.desk.async_store.read(self._get(config)))
+        return self._got(config, await self.desk.async_store.read(self._get(config), tenant=self._whose(config)))
 
     def list(
         self,
@@ -131,9 +131,9 @@ class CounterfoilSaver(Storing):
             InvalidArguments: the filter is no dictionary of metadata, or the limit no number from 0 on.
         """
         pages = Pages(self, config, filter, before, limit)
-        pages.start(self.desk.store.read(pages.first))
+        pages.start(self.desk.store.read(pages.first, tenant=pages.tenant))
         while pages.wanted:
-            yield from pages.take(self.desk.store.read(pages.next))
+            yield from pages.take(self.desk.store.read(pages.next, tenant=pages.tenant))
 
     async def alist(
         self,
@@ -145,9 +145,9 @@ class CounterfoilSaver(Storing):
     ) -> AsyncIterator[CheckpointTuple]:
         """Yield checkpoints of one tenant, the newest first, a page at a time; see `list`."""
         pages = Pages(self, config, filter, before, limit)
-        pages.start(await self.desk.async_store.read(pages.first))
+        pages.start(await self.desk.async_store.read(pages.first, tenant=pages.tenant))
         while pages.wanted:
-            for found in pages.take(await self.desk.async_store.read(pages.next)):
+            for found in pages.take(await self.desk.async_store.read(pages.next, tenant=pages.tenant)):
                 yield found
 
     def get_delta_channel_history(
@@ -156,7 +156,7 @@ class CounterfoilSaver(Storing):
         """Return what delta channels are made of: writes of ancestors, and the nearest stored value below them."""
         walk = Walk(self, config, channels)
         while walk.wanted:
-            walk.take(self.desk.store.read(walk.next))
+            walk.take(self.desk.store.read(walk.next, tenant=walk.tenant))
         return walk.result()
 
     async def aget_delta_channel_history(
@@ -165,7 +165,7 @@ class CounterfoilSaver(Storing):
         """Return what delta channels are made of; see `get_delta_channel_history`."""
         walk = Walk(self, config, channels)
         while walk.wanted:
-            walk.take(await self.desk.async_store.read(walk.next))
+            walk.take(await self.desk.async_store.read(walk.next, tenant=walk.tenant))
         return walk.result()
 
     # --- writing ---------------------------------------------------------------------------------------------------
@@ -186,7 +186,7 @@ class CounterfoilSaver(Storing):
             SecretInState: a value holds a credential.
         """
         for maker in self.putting(config, checkpoint, metadata, new_versions):
-            self._accept(config, write(self.desk, maker, refuses=bool))
+            self._accept(config, write(self.desk, maker, tenant=self._whose(config), refuses=bool))
             self.stored(config, maker)
         return self._address(config, checkpoint["id"])
 
@@ -199,7 +199,7 @@ class CounterfoilSaver(Storing):
     ) -> RunnableConfig:
         """Store a checkpoint if its run owns the thread; see `put`."""
         for maker in self.putting(config, checkpoint, metadata, new_versions):
-            self._accept(config, await awrite(self.desk, maker, refuses=bool))
+            self._accept(config, await awrite(self.desk, maker, tenant=self._whose(config), refuses=bool))
             self.stored(config, maker)
         return self._address(config, checkpoint["id"])
 
@@ -212,8 +212,8 @@ class CounterfoilSaver(Storing):
             Busy: the task enqueued something, and the checkpoint that it runs on is not stored.
         """
         for maker in self.writing(config, writes, task_id, task_path):
-            waiting = Waiting(STORED_WITHIN_MS)
-            while isinstance(answer := write(self.desk, maker, refuses=bool), NotStored):
+            waiting, tenant = Waiting(STORED_WITHIN_MS), self._whose(config)
+            while isinstance(answer := write(self.desk, maker, tenant=tenant, refuses=bool), NotStored):
                 time.sleep(self._pause(waiting, config))
             self._accept(config, answer)
             self.stored(config, maker)
@@ -223,8 +223,8 @@ class CounterfoilSaver(Storing):
     ) -> None:
         """Store a task's writes if its run owns the thread; see `put_writes`."""
         for maker in self.writing(config, writes, task_id, task_path):
-            waiting = Waiting(STORED_WITHIN_MS)
-            while isinstance(answer := await awrite(self.desk, maker, refuses=bool), NotStored):  # noqa: ASYNC110 - the database tells
+            waiting, tenant = Waiting(STORED_WITHIN_MS), self._whose(config)
+            while isinstance(answer := await awrite(self.desk, maker, tenant=tenant, refuses=bool), NotStored):  # noqa: ASYNC110 - the database tells
                 await asyncio.sleep(self._pause(waiting, config))
             self._accept(config, answer)
             self.stored(config, maker)
@@ -270,6 +270,9 @@ class CounterfoilSaver(Storing):
             parent_config=self._at(config, row, parent) if parent else None,
             pending_writes=writes,
         )
+
+    def _whose(self, config: RunnableConfig) -> str:
+        return self.place(config).key.tenant
 
     def _pause(self, waiting: Waiting, config: RunnableConfig) -> float:
         if (pause := waiting.next()) is None:

@@ -101,14 +101,14 @@ class Skipping:
 def store_held(run: Run | None) -> None:
     """Store what a run has left in memory; a write that is refused is of a run that lost its thread."""
     for skipping, maker in _held(run):
-        write(run.desk, maker, refuses=bool)  # type: ignore[union-attr]  # nothing is held without one
+        write(run.desk, maker, refuses=bool, tenant=run.key.tenant)  # type: ignore[union-attr]  # nothing is held without one
         skipping.stored(maker)
 
 
 async def astore_held(run: Run | None) -> None:
     """Store what a run on an event loop has left in memory."""
     for skipping, maker in _held(run):
-        await asyncio.shield(awrite(run.desk, maker, refuses=bool))  # type: ignore[union-attr]
+        await asyncio.shield(awrite(run.desk, maker, refuses=bool, tenant=run.key.tenant))  # type: ignore[union-attr]
         skipping.stored(maker)
 
 

@@ -80,12 +80,12 @@ class Upkeep(BaseCheckpointSaver[str]):
     def delete_thread(self, thread_id: str) -> None:
         """Delete a thread's checkpoints; its receipts stay. A run that is at work on it can write nothing more."""
         key, tried = self._key(thread_id), Deleted()
-        write(self.desk, lambda: checkpoints.delete_thread(key, tried=tried))
+        write(self.desk, lambda: checkpoints.delete_thread(key, tried=tried), tenant=key.tenant)
 
     async def adelete_thread(self, thread_id: str) -> None:
         """Delete a thread's checkpoints; see `delete_thread`."""
         key, tried = self._key(thread_id), Deleted()
-        await awrite(self.desk, lambda: checkpoints.delete_thread(key, tried=tried))
+        await awrite(self.desk, lambda: checkpoints.delete_thread(key, tried=tried), tenant=key.tenant)
 
     def copy_thread(self, source_thread_id: str, target_thread_id: str) -> None:
         """Copy a thread's history to another thread; the copy of a branch is in the same branch.
@@ -138,7 +138,7 @@ class Upkeep(BaseCheckpointSaver[str]):
         """
         refusals: list[Exception | None] = []
         for run_id in [storable("run id", one) for one in run_ids]:
-            found = self.desk.store.read(self._threads_of(run_id))
+            found = self.desk.store.read(self._threads_of(run_id), tenant=self.tenant)
             refusals += [self._done(deletion(key, run_id)) for key in found]
         raise_first(refusals)
 
@@ -146,7 +146,7 @@ class Upkeep(BaseCheckpointSaver[str]):
         """Delete the checkpoints that runs made; see `delete_for_runs`."""
         refusals: list[Exception | None] = []
         for run_id in [storable("run id", one) for one in run_ids]:
-            found = await self.desk.async_store.read(self._threads_of(run_id))
+            found = await self.desk.async_store.read(self._threads_of(run_id), tenant=self.tenant)
             refusals += [await self._adone(deletion(key, run_id)) for key in found]
         raise_first(refusals)
 
@@ -176,15 +176,15 @@ class Upkeep(BaseCheckpointSaver[str]):
         raise_first([await self._adone(work)])
 
     def _done(self, work: Work) -> Exception | None:
-        answer = write(self.desk, lambda: work.script(None), refuses=work.refuses)
+        answer = write(self.desk, lambda: work.script(None), refuses=work.refuses, tenant=work.key.tenant)
         if (again := work.over_the_dead(self.desk, answer)) is not None:
-            answer = write(self.desk, again, refuses=work.refuses)
+            answer = write(self.desk, again, refuses=work.refuses, tenant=work.key.tenant)
         return work.refusal(answer)
 
     async def _adone(self, work: Work) -> Exception | None:
-        answer = await awrite(self.desk, lambda: work.script(None), refuses=work.refuses)
+        answer = await awrite(self.desk, lambda: work.script(None), refuses=work.refuses, tenant=work.key.tenant)
         if (again := work.over_the_dead(self.desk, answer)) is not None:
-            answer = await awrite(self.desk, again, refuses=work.refuses)
+            answer = await awrite(self.desk, again, refuses=work.refuses, tenant=work.key.tenant)
         return work.refusal(answer)
 
 

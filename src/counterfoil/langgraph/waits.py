@@ -189,7 +189,7 @@ _Answer = Came | TimedOut | Open
 def _answered(asked: _Asked) -> tuple[_Asked, _Answer]:
     (here, question), waiting = asked, Waiting(STORED_WITHIN_MS)
     store_held(here.run)
-    while isinstance(answer := write(here.desk, lambda: waits.ask(question)), NotStored):
+    while isinstance(answer := write(here.desk, lambda: waits.ask(question), tenant=here.trusted.tenant), NotStored):
         time.sleep(_pause(waiting))
     return asked, _accepted(question, answer)
 
@@ -197,9 +197,13 @@ def _answered(asked: _Asked) -> tuple[_Asked, _Answer]:
 async def _aanswered(asked: _Asked) -> tuple[_Asked, _Answer]:
     (here, question), waiting = asked, Waiting(STORED_WITHIN_MS)
     await astore_held(here.run)
-    while isinstance(answer := await asyncio.shield(awrite(here.desk, lambda: waits.ask(question))), NotStored):  # noqa: ASYNC110 - the database tells
+    while isinstance(answer := await asyncio.shield(_aask(here, question)), NotStored):  # noqa: ASYNC110 - the database tells
         await asyncio.sleep(_pause(waiting))
     return asked, _accepted(question, answer)
+
+
+async def _aask(here: Here, question: Question) -> Any:
+    return await awrite(here.desk, lambda: waits.ask(question), tenant=here.trusted.tenant)
 
 
 def _pause(waiting: Waiting) -> float:

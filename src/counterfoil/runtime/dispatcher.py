@@ -25,6 +25,7 @@ from counterfoil.runtime.messages import Message
 from counterfoil.storage.scripts import outbox
 from counterfoil.storage.scripts.outbox import Finished
 from counterfoil.storage.scripts.settling import Late
+from counterfoil.storage.tenants import ALL_TENANTS
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
@@ -174,7 +175,7 @@ class Dispatcher:
             return
         names = [lane.name for lane in lanes]
         with suppress(StoreUnavailable):  # the turn that follows meets it, too
-            due = await self.desk.async_store.read(lambda: outbox.due_effects(names))
+            due = await self.desk.async_store.read(lambda: outbox.due_effects(names), tenant=ALL_TENANTS)
             for lane in lanes:
                 if lane.name not in due:
                     lane.found((), now)
@@ -232,10 +233,12 @@ class Dispatcher:
         """Write a turn; where nobody heard of its COMMIT, do the first half again and look up the second."""
         store = self.desk.async_store
         try:
-            return await store.write(lambda: outbox.turn(ended, lanes, holder))
+            return await store.write(lambda: outbox.turn(ended, lanes, holder), tenant=ALL_TENANTS)
         except CommitUnknown:
-            turn = await store.write(lambda: outbox.turn(ended, (), holder))
-            return outbox.Turn(turn.settled, tuple(await store.read(lambda: outbox.find_held(holder))))
+            turn = await store.write(lambda: outbox.turn(ended, (), holder), tenant=ALL_TENANTS)
+            return outbox.Turn(
+                turn.settled, tuple(await store.read(lambda: outbox.find_held(holder), tenant=ALL_TENANTS))
+            )
 
     def _settled(self, done: Sequence[Sending], turn: Turn) -> None:
         self.counts.turns += 1

@@ -55,7 +55,8 @@ class Message:
             return self.unbegun()
         if not self.was_asked and (gate := self.effect.stored_gate(self.granted.payload)) is not None:
             return self._unapproved(gate)
-        result = await runner.run(performing.run(self.job, self.granted), wait_ms=0, claimed_at=self.claimed_at)
+        steps, tenant = performing.run(self.job, self.granted), self.job.key.tenant
+        result = await runner.run(steps, wait_ms=0, tenant=tenant, claimed_at=self.claimed_at)
         return self._ended(result)
 
     def unbegun(self, delay: int = 0) -> Unbegun:

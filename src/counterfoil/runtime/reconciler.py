@@ -25,6 +25,7 @@ from counterfoil.storage.scripts import reconciling
 from counterfoil.storage.scripts.claims import LostRace
 from counterfoil.storage.scripts.lookups import StillUnknown
 from counterfoil.storage.scripts.moves import RAN_OUT
+from counterfoil.storage.tenants import ALL_TENANTS
 from counterfoil.writing import awrite
 
 if TYPE_CHECKING:
@@ -84,11 +85,13 @@ class Reconciler:
 
     async def settle(self) -> None:
         """Pass once: record what ran out or expired, and look up what is due."""
-        for row in await self.desk.async_store.read(lambda: reconciling.lapsed(PAGE)):
-            self.counts.lost += await self._moved(partial(reconciling.lose_if_unmoved, *_seen(row), RAN_OUT))
-        self.counts.expired += len(await awrite(self.desk, lambda: reconciling.expire(PAGE)))
-        self.counts.decisions += len(await awrite(self.desk, lambda: reconciling.expire_decisions(PAGE)))
-        for row in await self.desk.async_store.read(lambda: reconciling.unknown_due(PAGE)):
+        for row in await self.desk.async_store.read(lambda: reconciling.lapsed(PAGE), tenant=ALL_TENANTS):
+            self.counts.lost += await self._moved(row, partial(reconciling.lose_if_unmoved, *_seen(row), RAN_OUT))
+        self.counts.expired += len(await awrite(self.desk, lambda: reconciling.expire(PAGE), tenant=ALL_TENANTS))
+        self.counts.decisions += len(
+            await awrite(self.desk, lambda: reconciling.expire_decisions(PAGE), tenant=ALL_TENANTS)
+        )
+        for row in await self.desk.async_store.read(lambda: reconciling.unknown_due(PAGE), tenant=ALL_TENANTS):
             try:
                 await self._look_up(row)
             except Busy as error:  # one that somebody else holds must not keep the others waiting
@@ -115,7 +118,7 @@ class Reconciler:
     async def _follow(self, row: Row, plan: UnknownPlan) -> None:
         match plan:
             case Resend() if row["sender"] == Sender.DISPATCHER:
-                if await self._moved(lambda: reconciling.resend_if_unmoved(*_seen(row))):
+                if await self._moved(row, lambda: reconciling.resend_if_unmoved(*_seen(row))):
                     self.counts.resent += 1
                 else:
                     await self._later(row, delay=_delay(row))
@@ -131,14 +134,16 @@ class Reconciler:
         job = self.desk.stored_job(effect, row)
         runner = AsyncRunner(self.desk.async_store, self.desk.store, self.desk.heartbeats, self.desk.activity)
         try:
-            return await runner.run(performing.ask_and_record(job, row, asked_at), wait_ms=0)
+            return await runner.run(performing.ask_and_record(job, row, asked_at), wait_ms=0, tenant=job.key.tenant)
         except UsageError as error:  # the look-up's own code is wrong
             LOG.warning("the look-up of operation %s failed: %s", job.key, error)
             await self._later(row, delay=_delay(row))
             return LostRace()
 
     async def _later(self, row: Row, *, due_at: int = 0, delay: int = 0) -> None:
-        await awrite(self.desk, lambda: reconciling.look_later(*_seen(row), due_at=due_at, delay=delay))
+        await awrite(
+            self.desk, lambda: reconciling.look_later(*_seen(row), due_at=due_at, delay=delay), tenant=row["tenant"]
+        )
 
     # --- helps -------------------------------------------------------------------------------------------------------
 
@@ -146,8 +151,8 @@ class Reconciler:
         effect = REGISTRY.find(row["effect"], row["effect_version"])
         return effect if effect is not None and (not self.effects or effect in self.effects) else None
 
-    async def _moved(self, maker: Maker[Any]) -> bool:
-        return not isinstance(await awrite(self.desk, maker), LostRace)
+    async def _moved(self, row: Row, maker: Maker[Any]) -> bool:
+        return not isinstance(await awrite(self.desk, maker, tenant=row["tenant"]), LostRace)
 
 
 def _seen(row: Row) -> tuple[OperationKey, int]:

@@ -77,12 +77,12 @@ class WorkflowRunner:
     async def enter(self, key: ThreadKey, found: Due | None = None) -> None:
         """Enter a workflow that can be entered; what its nodes raise is in its row by now, and in the log."""
         try:
-            due = found or await self.desk.async_store.read(lambda: workflows.look(key))
+            due = found or await self.desk.async_store.read(lambda: workflows.look(key), tenant=key.tenant)
             graph = None if due is None else self.desk.graphs.get((due.graph, due.graph_version))
             if due is None or graph is None or self._stopping:
                 await self._give_back(found)
                 return
-            kept = await self.desk.async_store.read(lambda: workflows.entry(key))
+            kept = await self.desk.async_store.read(lambda: workflows.entry(key), tenant=key.tenant)
             is_held = kept is None or await self._is_held(graph, due, kept)
         except StoreError as error:
             LOG.warning("workflow %s could not be looked at, which is done again: %s", key.thread_id, error)
@@ -110,7 +110,7 @@ class WorkflowRunner:
     async def _give_back(self, reserved: Due | None) -> None:
         """Leave a workflow to others that was reserved for this worker, which stops."""
         if reserved is not None:
-            await self.desk.async_store.write(lambda: workflows.give_back(reserved))
+            await self.desk.async_store.write(lambda: workflows.give_back(reserved), tenant=reserved.key.tenant)
 
     async def _is_held(self, graph: Any, due: Due, kept: Kept) -> bool:
         """Say whether a workflow began in another graph than is registered under its version; it is told in its row."""
@@ -124,5 +124,5 @@ class WorkflowRunner:
         )
         LOG.error("workflow %s of tenant %s is held: %s", due.key.thread_id, due.key.tenant, text)
         held = {"error_class": GraphMismatch.__name__, "error_text": text}
-        await self.desk.async_store.write(lambda: workflows.hold(due, **held))
+        await self.desk.async_store.write(lambda: workflows.hold(due, **held), tenant=due.key.tenant)
         return True

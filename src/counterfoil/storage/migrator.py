@@ -33,11 +33,16 @@ _BODY = re.compile(r"\bcreate\s+(?:temp\w*\s+)?trigger\b(?!.*\bexecute\b)", re.I
 _BODY_ENDS = re.compile(r";\s*end\s*\Z", re.IGNORECASE)
 """Where the body of such a trigger is over; SQLite itself finds it so."""
 _PLAIN = r"\((?:(?!\bcollate\b)[^()])*\)"
-_HARMLESS = re.compile(rf"create index [^(]+{_PLAIN}(?: include {_PLAIN})?(?: with {_PLAIN})?", re.IGNORECASE)
-"""What may stand beside our definitions: an index of plain columns, which can neither refuse nor change a row.
+_HARMLESS = re.compile(
+    rf"create index [^(]+{_PLAIN}(?: include {_PLAIN})?(?: with {_PLAIN})?"
+    rf"|create policy \S+ on \S+ as restrictive to [^(]+{re.escape(rights.ONE_TENANT)}",
+    re.IGNORECASE,
+)
+"""What may stand beside our definitions: an index of plain columns, which can neither refuse nor change a row; and the
+policy that lets a role work for one tenant at a time.
 
-A unique one refuses rows; one over an expression, with a condition or with a collation may fail on a row; a trigger
-does anything.
+A unique index refuses rows; one over an expression, with a condition or with a collation may fail on a row; a trigger
+does anything, another policy lets tenants see each other, or hides receipts.
 """
 _WIDE = re.compile(
     r"\b(?:answer|body|error_text|evidence|field_digests|leaning|metadata|payload|provider|reason|receipt"
@@ -59,7 +64,7 @@ _TABLES = {
 )""",
 }
 
-_MADE = re.compile(r"^create (?:unique )?(?:table|index|trigger|view) (counterfoil_\w+)", re.MULTILINE)
+_MADE = re.compile(r"^create (?:unique )?(?:table|index|trigger|view|policy) (counterfoil_\w+)", re.MULTILINE)
 _HALVES = "Something is there that a migration makes which is not recorded: it was applied by halves, or by hand."
 _BEGIN = {
     "sqlite": "begin immediate;",

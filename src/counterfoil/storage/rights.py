@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from counterfoil.errors import RightsMissing
 from counterfoil.storage import catalog
+from counterfoil.storage.tenants import SETTING
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -17,6 +18,10 @@ if TYPE_CHECKING:
     Use = tuple[str, str]
 
 READ, WRITES = "select", ("insert", "update", "delete")
+UNOWNED = "counterfoil_migration"
+"""The table whose rows belong to no tenant."""
+ONE_TENANT = f" using ((current_setting('{SETTING}'::text, true) <> '*'::text))"
+"""What PostgreSQL makes of the condition that keeps a role from working for all tenants at once."""
 _PURGING = ("drop_bodies_of_evidence", "forget_evidence", "forget_attempts", "forget_cases", "forget_operation")
 OWNERS = frozenset({"insert_migration", *_PURGING})
 """Statements that only the owner of the tables runs, who may do everything with them: a role that performs effects may
@@ -75,14 +80,38 @@ def _had(rows: Sequence[Row]) -> set[Use]:
     return {(row["name"], right) for row in rows for right in (READ, *WRITES) if row[f"may_{right}"]}
 
 
-def grants(role: str, schema: str, *, read_only: bool) -> str:
-    """Return the statements by which the owner of the tables lets a role work with them, and do nothing else."""
+def grants(role: str, schema: str, *, read_only: bool, one_tenant: bool = False) -> str:
+    """Return the statements by which the owner of the tables lets a role work with them, and do nothing else.
+
+    Row security shows it the rows of the tenant that each transaction names, or of all; with `one_tenant`, not of all.
+    """
     to = f"to {_quoted(role)};"
     lines = [f"grant usage on schema {_quoted(schema)} {to}"]
     for table, rights in needed("postgres").items():
         allowed = READ if read_only else ", ".join(rights)
         lines.append(f"grant {allowed} on {_quoted(schema)}.{table} {to}")
+        if one_tenant and table != UNOWNED:
+            lines += _narrowing(_quoted(role), f"{_quoted(schema)}.{table}")
     return "\n".join(lines) + "\n"
+
+
+def _narrowing(role: str, table: str) -> tuple[str, str]:
+    """Return the statements that keep a role from a table while no single tenant is named."""
+    one_only = f"using (current_setting('{SETTING}', true) <> '*')"
+    return (
+        f"drop policy if exists {role} on {table};",
+        f"create policy {role} on {table} as restrictive to {role} {one_only};",
+    )
+
+
+def row_security(rows: Sequence[Row]) -> str:
+    """Say whether row security holds a role to the tenant that its transactions name."""
+    role, held = rows[0]["role"], [row["is_held"] for row in rows if row["name"] != UNOWNED]
+    if all(held):
+        return f"active: {role} sees the rows of the tenant that each transaction names"
+    if any(held):
+        return f"active for some tables only, since {role} owns the others"
+    return f"not active: {role} owns the tables, is a superuser or bypasses it"
 
 
 # --- what is said where one is missing --------------------------------------------------------------------------------

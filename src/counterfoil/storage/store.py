@@ -1,4 +1,7 @@
-"""What a driver offers to the facades, in both colours."""
+"""What a driver offers to the facades, in both colours.
+
+Whoever asks says for which tenant; where the database has no roles, its statements alone hold to that.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +12,7 @@ if TYPE_CHECKING:
 
     from counterfoil.storage.migrator import Migration
     from counterfoil.storage.script import Maker
+    from counterfoil.storage.tenants import Whose
 
 T = TypeVar("T")
 
@@ -25,23 +29,23 @@ class Store(Protocol):
         """Return what messages call the database."""
         ...
 
-    def read(self, maker: Maker[T]) -> T:
+    def read(self, maker: Maker[T], *, tenant: Whose = None) -> T:
         """Run a script of reads."""
         ...
 
-    def look(self, maker: Maker[T]) -> T:
+    def look(self, maker: Maker[T], *, tenant: Whose = None) -> T:
         """Run a script that reads one row: the read that goes before a claim."""
         ...
 
-    def write(self, maker: Maker[T]) -> T:
+    def write(self, maker: Maker[T], *, tenant: Whose = None) -> T:
         """Run a script in a transaction."""
         ...
 
-    def write_alone(self, maker: Maker[T]) -> T:
+    def write_alone(self, maker: Maker[T], *, tenant: Whose = None) -> T:
         """Run a script that holds user code in a transaction of its own, on the caller's thread."""
         ...
 
-    def renew(self, maker: Maker[T], *, within: float) -> T:
+    def renew(self, maker: Maker[T], *, within: float, tenant: Whose = None) -> T:
         """Run a script that renews a lease: it may be run again, and is worth nothing after so many seconds."""
         ...
 
@@ -75,19 +79,19 @@ class AsyncStore(Protocol):
         """Return what messages call the database."""
         ...
 
-    async def read(self, maker: Maker[T]) -> T:
+    async def read(self, maker: Maker[T], *, tenant: Whose = None) -> T:
         """Run a script of reads."""
         ...
 
-    async def write(self, maker: Maker[T]) -> T:
+    async def write(self, maker: Maker[T], *, tenant: Whose = None) -> T:
         """Run a script in a transaction."""
         ...
 
-    async def write_alone(self, maker: Maker[T]) -> T:
+    async def write_alone(self, maker: Maker[T], *, tenant: Whose = None) -> T:
         """Run a script that holds blocking user code in a transaction of its own, on another thread."""
         ...
 
-    async def write_lent(self, maker: Maker[T]) -> T:
+    async def write_lent(self, maker: Maker[T], *, tenant: Whose = None) -> T:
         """Run a script that holds async user code, made by `lend`, in a transaction of its own."""
         ...
 

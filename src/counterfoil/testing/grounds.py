@@ -12,6 +12,7 @@ from counterfoil.drivers.stores import open_store
 from counterfoil.drivers.urls import PostgresUrl, parse_url
 from counterfoil.errors import InvalidUrl
 from counterfoil.ledger import Counterfoil
+from counterfoil.storage.tenants import ALL_TENANTS
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine, Iterator
@@ -85,7 +86,7 @@ class Files:
         """Open the file, read, and close it."""
         store = open_store(parse_url(self.url(folder)), clock=clock)
         try:
-            return store.read(maker)
+            return store.read(maker, tenant=ALL_TENANTS)
         finally:
             store.close()
 

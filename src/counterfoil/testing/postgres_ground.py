@@ -27,6 +27,7 @@ from counterfoil.drivers.postgres_async import AsyncPostgresStore
 from counterfoil.drivers.postgres_lend_async import AsyncLender
 from counterfoil.drivers.probes import Probe, no_probe
 from counterfoil.drivers.urls import PostgresUrl
+from counterfoil.storage.tenants import ALL_TENANTS
 from counterfoil.testing.clock import FakeClock
 
 if TYPE_CHECKING:
@@ -193,7 +194,7 @@ class PostgresGround:
 
     def read(self, _folder: Path, clock: Clock, maker: Maker[T]) -> T:
         """Read on a kept connection."""
-        return self._kept().seen_by(clock, no_probe).read(maker)
+        return self._kept().seen_by(clock, no_probe).read(maker, tenant=ALL_TENANTS)
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
         """Run a coroutine on the event loop to which the async connections belong."""

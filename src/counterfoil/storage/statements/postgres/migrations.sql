@@ -48,13 +48,14 @@ select (select count(*) from pg_catalog.pg_class where oid = to_regclass('counte
   ) as hidden_in;
 
 -- name: list_rights
--- Read what this role may do with each of our tables, and whose they are.
+-- Read what this role may do with each of our tables, whose they are, and whether row security holds it.
 -- differs: only here are there roles.
 select cast(relname as text) as name,
   has_table_privilege(pg_class.oid, 'select') as may_select,
   has_table_privilege(pg_class.oid, 'insert') as may_insert,
   has_table_privilege(pg_class.oid, 'update') as may_update,
   has_table_privilege(pg_class.oid, 'delete') as may_delete,
+  row_security_active(pg_class.oid) as is_held,
   cast(pg_get_userbyid(relowner) as text) as owner,
   pg_has_role(relowner, 'usage') as is_owner,
   cast(current_user as text) as role
@@ -62,7 +63,8 @@ select cast(relname as text) as name,
 order by relname;
 
 -- name: list_schema
--- Read the definitions of our tables, and of whatever indexes and triggers are on them, as the database holds them.
+-- Read the definitions of our tables, and of whatever indexes, triggers and policies are on them, as the database holds
+-- them.
 -- differs: the catalog keeps no text, so each definition is written from it, the same for every release of the server.
 with ours as (
   select pg_class.oid, relname, nspname, relkind, relpersistence, relrowsecurity
@@ -113,6 +115,25 @@ select cast(tgname as text), cast(ours.relname as text),
 from pg_catalog.pg_trigger
 join ours on ours.oid = tgrelid
 where not tgisinternal
+union all
+select cast(polname as text), cast(ours.relname as text),
+  'create policy ' || quote_ident(polname) || ' on ' || ours.relname
+    || case when polpermissive then '' else ' as restrictive' end
+    || coalesce(' for ' || case polcmd
+        when 'r' then 'select'
+        when 'a' then 'insert'
+        when 'w' then 'update'
+        when 'd' then 'delete'
+      end, '')
+    || coalesce(' to ' || nullif((
+      select string_agg(quote_ident(rolname), ', ' order by rolname)
+      from pg_catalog.pg_roles
+      where pg_roles.oid = any (polroles)
+    ), ''), '')
+    || coalesce(' using (' || pg_get_expr(polqual, polrelid) || ')', '')
+    || coalesce(' with check (' || pg_get_expr(polwithcheck, polrelid) || ')', '')
+from pg_catalog.pg_policy
+join ours on ours.oid = polrelid
 union all
 select cast(rulename as text), cast(ours.relname as text), pg_get_ruledef(pg_rewrite.oid)
 from pg_catalog.pg_rewrite

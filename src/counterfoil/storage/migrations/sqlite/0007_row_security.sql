@@ -1,0 +1,2 @@
+-- Nothing: a file has no roles, and whoever can open it can read all of it. On PostgreSQL row security is a second wall
+-- between tenants; the number is kept, so that one number names the same state of both schemas.
