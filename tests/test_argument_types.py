@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from counterfoil import AsyncCounterfoil, Counterfoil, Delivery, Provider, Retention, effect
+from counterfoil import AsyncCounterfoil, Counterfoil, Delivery, Policy, Provider, Retention, effect
 from counterfoil.core.arguments import CALLED, LARGEST
 from counterfoil.errors import ContradictoryDeclaration, CounterfoilError, InvalidArguments, InvalidId, InvalidUrl
 
@@ -37,6 +37,7 @@ WRONG_DECLARATIONS: dict[str, list[Any]] = {
     "redact": [None, 5, (1,), {"a": 1}, ("\ud800",), ""],
     "not_identity": [None, 5, (1,), b"title"],
     "stable": [None, 5, (1,)],
+    "approval": [5, "yes", True, Policy],
     "delivery": [None, 5, "5m", Delivery, Delivery(at=datetime(2027, 1, 1, tzinfo=UTC))],
     "retention": [None, 5, "400d", Retention],
 }

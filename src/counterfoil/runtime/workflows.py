@@ -98,14 +98,20 @@ class WorkflowRunner:
             control.request_drain("counterfoil: the worker stops")
         try:
             await graph.enter(due, kept, control)
-        except ELSEWHERE as error:
-            self.counts.elsewhere += 1
-            LOG.debug("workflow %s: %s", due.key.thread_id, error)
-        except Exception:
-            self.counts.raised += 1
-            LOG.exception("workflow %s of tenant %s raised", due.key.thread_id, due.key.tenant)
+        except Exception as error:  # noqa: BLE001 - whatever a node raises
+            self._note(due, error)
         finally:
             self._controls.discard(control)
+
+    def _note(self, due: Due, error: Exception) -> None:
+        """Count what ended a run: that somebody else owns the workflow is no fault; that a node met another one is."""
+        is_own = isinstance(error, ELSEWHERE) and error.facts.get("thread_id", due.key.thread_id) == due.key.thread_id
+        if is_own:
+            self.counts.elsewhere += 1
+            LOG.debug("workflow %s: %s", due.key.thread_id, error)
+        else:
+            self.counts.raised += 1
+            LOG.error("workflow %s of tenant %s raised", due.key.thread_id, due.key.tenant, exc_info=error)
 
     async def _give_back(self, reserved: Due | None) -> None:
         """Leave a workflow to others that was reserved for this worker, which stops."""
