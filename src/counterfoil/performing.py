@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
+from functools import partial
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeGuard, TypeVar
 
 from counterfoil import answers
 from counterfoil.core.effects import (
@@ -22,6 +23,7 @@ from counterfoil.core.effects import (
     Superseded,
     Unsettled,
 )
+from counterfoil.core.states import OperationState
 from counterfoil.core.unknown import AskProvider, Resend
 from counterfoil.effects import REGISTRY, Bound, Effect, EffectCall
 from counterfoil.errors import CommitUnknown, InvalidLookupAnswer, StoreError, StoreUnavailable
@@ -29,7 +31,7 @@ from counterfoil.model import CannotTell, Found, LookupAnswer, NotSent, Operatio
 from counterfoil.providing import answer_type
 from counterfoil.results import NeverStarted, Result, Returned, found_outcome, outcome_of, storable
 from counterfoil.storage import rows
-from counterfoil.storage.scripts import claims, lookups, settling
+from counterfoil.storage.scripts import approvals, claims, lookups, settling
 from counterfoil.storage.scripts.claims import Granted, LostRace, NoRow, Request, Seen
 from counterfoil.storage.scripts.lookups import MayRetry, StillUnknown
 from counterfoil.storage.scripts.settling import Late, Settled
@@ -181,6 +183,9 @@ def perform(job: Job) -> Protocol[Receipt[Any]]:  # noqa: C901, PLR0912 - one ar
                 seen = yield from ask_and_record(job, row, asked_at)
             case Seen(Closed()) if seen.was_edited:
                 seen = yield from _follow(job, seen)
+            case Seen(Closed(OperationState.REJECTED), approval=asked) if _is_anothers(asked, job):
+                yield Write(partial(approvals.note_try, job.request, asked))
+                return answers.conclude(job.effect, job.bound, seen, job.error)
             case Seen(OtherVersion(stored)) if (begun := REGISTRY.find(job.effect.name, stored)) is not None:
                 job.go_on_as(begun)
                 seen = yield from _look(job)
@@ -220,6 +225,11 @@ def _open(job: Job) -> Protocol[Any]:
         return (yield Look(lambda: claims.look(job.request), lambda: claims.look_or_claim(job.request)))
     except CommitUnknown as error:
         return (yield from _find_claim(job, error))
+
+
+def _is_anothers(approval: Row | None, job: Job) -> TypeGuard[Row]:
+    """Say whether some other step than this one asked a person."""
+    return approval is not None and approval["asker"] != job.request.asker
 
 
 def _look(job: Job) -> Protocol[Seen | NoRow]:

@@ -1,6 +1,5 @@
 """What tests of tools and agents need: a scripted model, tools that reach the provider, and small tool graphs."""
 
-from collections.abc import Iterator
 from operator import add
 from typing import Annotated, Any
 
@@ -33,13 +32,9 @@ def forget_tools() -> None:
         del REGISTRY.effects[known]
 
 
-def model(*answers: AIMessage | Exception) -> Model:
-    """Return a model that gives these answers in turn; an exception stands for a server that failed."""
-
-    def given() -> Iterator[AIMessage]:
-        yield from (one for one in answers if not isinstance(one, Exception))
-
-    return Model(messages=given())
+def model(*answers: AIMessage) -> Model:
+    """Return a model that gives these answers in turn, each of which gets an id of its own."""
+    return Model(messages=(one.model_copy() for one in answers))
 
 
 class Talk(TypedDict, total=False):

@@ -26,6 +26,7 @@ class Deed(StrEnum):
     REJECT = "approval.reject"
     EDIT = "approval.edit"
     WITHDRAW = "approval.cancel"
+    TRY_REJECTED = "approval.refuse"
     ISSUE_TOKEN = "token.issue"  # noqa: S105 - the name of an act
     ROTATE_TOKEN = "token.rotate"  # noqa: S105
     REVOKE_TOKEN = "token.revoke"  # noqa: S105

@@ -7,7 +7,7 @@ from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
 from counterfoil import codec
-from counterfoil.core.access import canonical
+from counterfoil.core.access import Actor, canonical
 from counterfoil.core.approvals import (
     EVENTS,
     AlreadyApplied,
@@ -32,12 +32,12 @@ from counterfoil.storage import rows
 from counterfoil.storage.script import Row, Script, Wake, all_rows, held_row, one_row
 from counterfoil.storage.scripts import audit, claims, gates, reads
 from counterfoil.storage.scripts.claims import Request, Seen
+from counterfoil.storage.scripts.grants import NOBODY
 from counterfoil.storage.scripts.moves import key_params
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from counterfoil.core.access import Actor
     from counterfoil.model import Approval
 
 _OPERATION_EVENT = {
@@ -284,6 +284,21 @@ def cancel_all(tenant: str, thread_id: str, *, by: str, reason: str) -> Script[N
         approval = yield from held_row("get_newest_approval", **key_params(key))
         yield from gates.end(key, approval, EVENTS[Ruling.CANCEL], by=by, reason=reason)
         yield from gates.close(key, row, OperationEvent.CANCELLED, why=f"cancelled by {by}")
+
+
+def note_try(wish: Request, approval: Row) -> Script[None]:
+    """Note that some other step asked for what a person rejected: whichever way led there, nothing is sent."""
+    name = wish.trusted.principal or NOBODY
+    yield from audit.note(
+        Actor(who=canonical(name), shown=name),
+        Deed.TRY_REJECTED,
+        Subject(Kind.APPROVAL, rows.approval_id(approval["seq"])),
+        tenant=wish.key.tenant,
+        reason=f"{wish.key.operation_id} was asked for again",
+        before=ApprovalState.REJECTED,
+        after=ApprovalState.REJECTED,
+        request_id=wish.trusted.request_id,
+    )
 
 
 # --- reads -----------------------------------------------------------------------------------------------------------
