@@ -12,13 +12,13 @@ from counterfoil.desk import EMBEDDED, NOWHERE, Desk, check_effect, open_desk
 from counterfoil.drivers.driving import drive
 from counterfoil.enqueuing import Enqueuing, Several, recorded
 from counterfoil.errors import AsyncEffectInSync
+from counterfoil.graphs import Graphs
 from counterfoil.keeping import FOREVER
 from counterfoil.model import Origin, Receipt, Trusted
-from counterfoil.operations import Operations, check_tenant
-from counterfoil.outbox import Outbox
+from counterfoil.operations import check_tenant
 from counterfoil.performing import Job, Read, Write, perform
 from counterfoil.resources import Resources, close_all
-from counterfoil.reviews import Reviews
+from counterfoil.rooms import Rooms
 from counterfoil.runners import Runner
 from counterfoil.storage.tenants import whose
 from counterfoil.transacting import Step, WriteAlone, blocking_body, transact
@@ -27,24 +27,16 @@ from counterfoil.verifying import Verification, verify
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from counterfoil.approvals import Approvals
-    from counterfoil.audit import Audit
     from counterfoil.clock import Clock
     from counterfoil.core.durations import Duration
     from counterfoil.delivery import Delivery
     from counterfoil.drivers.probes import Probe
     from counterfoil.effects import Effect
     from counterfoil.enqueuing import Asked
-    from counterfoil.grants import Grants
     from counterfoil.joining import Joined
     from counterfoil.keeping import Retention
-    from counterfoil.langgraph.saver import CounterfoilSaver
-    from counterfoil.langgraph.serving import Trust
     from counterfoil.model import Branch, Intent, Purged
     from counterfoil.runtime.background import WorkerThread
-    from counterfoil.tenants import Tenants
-    from counterfoil.tokens import Tokens
-    from counterfoil.workflows import Workflows
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -57,7 +49,7 @@ DEFAULT_WAIT = "5s"
 """How long a caller waits for another one that performs the same operation."""
 
 
-class Counterfoil:
+class Counterfoil(Rooms, Graphs):
     """One database with its operations, resources and heartbeats, for blocking callers of any thread."""
 
     def __init__(self, desk: Desk) -> None:
@@ -128,63 +120,6 @@ class Counterfoil:
     def retention(self) -> Retention:
         """Return how long what is known of settled operations is kept, where their effect says nothing else."""
         return self.desk.retention
-
-    @property
-    def operations(self) -> Operations:
-        """Return the reads: one operation, pages of them, and what an id belongs to."""
-        return Operations(self.desk.store)
-
-    @property
-    def outbox(self) -> Outbox:
-        """Return what waits to be sent, and what people do about it: pauses, dead letters, cancelling."""
-        return Outbox(self.desk.store)
-
-    @property
-    def workflows(self) -> Workflows:
-        """Return the workflows: start them, tell them events, and see where they stand."""
-        from counterfoil.workflows import Workflows  # noqa: PLC0415 - many programs have none
-
-        return Workflows(self.desk)
-
-    @property
-    def approvals(self) -> Approvals:
-        """Return what waits for a person's decision before it is sent, and the decisions."""
-        from counterfoil.approvals import Approvals  # noqa: PLC0415 - many programs have none
-
-        return Approvals(self.desk)
-
-    @property
-    def grants(self) -> Grants:
-        """Return what was permitted beforehand, for a strict program: grant an operation, list grants, revoke one."""
-        from counterfoil.grants import Grants  # noqa: PLC0415 - many programs have none
-
-        return Grants(self.desk)
-
-    @property
-    def review(self) -> Reviews:
-        """Return the cases that a person must look at, and the verdicts on them."""
-        return Reviews(self.desk.store)
-
-    @property
-    def tokens(self) -> Tokens:
-        """Return the tokens: issue, honour, rotate and revoke them."""
-        from counterfoil.tokens import Tokens  # noqa: PLC0415 - many programs use none
-
-        return Tokens(self.desk.store)
-
-    @property
-    def tenants(self) -> Tenants:
-        """Return the tenants that were created: list, suspend and resume them."""
-        from counterfoil.tenants import Tenants  # noqa: PLC0415 - many programs use none
-
-        return Tenants(self.desk.store)
-
-    @property
-    def audit(self) -> Audit:
-        """Return the audit trail: who did what to what, and why."""
-        from counterfoil.audit import Audit  # noqa: PLC0415 - many programs use none
-
-        return Audit(self.desk.store)
 
     def close(self) -> None:
         """End the workers of this process, wait for what is being performed, close its resources and the database.
@@ -437,21 +372,6 @@ class Counterfoil:
 
         return join(self.desk, transaction)
 
-    def compile(self, graph: Any, **options: Any) -> Any:
-        """Compile a graph so that each run claims its thread and each checkpoint is fenced.
-
-        Args:
-            graph: A `StateGraph` builder, a compiled graph, an agent's graph or an `@entrypoint`; left as it is.
-            **options: What the builder's own `compile` takes, apart from the checkpointer.
-
-        Raises:
-            MissingExtra: LangGraph is not installed.
-            InvalidArguments: it is not a graph.
-        """
-        from counterfoil.langgraph.compile import compile_graph  # noqa: PLC0415 - needs LangGraph
-
-        return compile_graph(self.saver(), graph, **options)
-
     def run(
         self,
         graph: Any,
@@ -497,32 +417,6 @@ class Counterfoil:
         )
         return managed(graph).invoke(input, made, **options)
 
-    def config(
-        self,
-        *,
-        thread_id: str,
-        tenant: str | None = None,
-        request_id: str | None = None,
-        workflow_id: str | None = None,
-        principal: str | None = None,
-        config: Mapping[str, Any] | None = None,
-    ) -> Any:
-        """Return a LangGraph configuration that carries the trusted context, for code that calls `graph.invoke`.
-
-        Raises:
-            InvalidId: an id cannot be stored.
-        """
-        from counterfoil.langgraph.running import make_config  # noqa: PLC0415 - needs LangGraph
-
-        trusted = Trusted(
-            tenant=tenant or "",
-            request_id=request_id,
-            workflow_id=workflow_id,
-            principal=principal,
-            thread_id=thread_id,
-        )
-        return make_config(self.desk, trusted, config)
-
     def fork(
         self,
         thread_id: str,
@@ -553,21 +447,6 @@ class Counterfoil:
         refuse_nested("fork")
         refuse_on_loop("fork", "await cf.fork(...) with an AsyncCounterfoil")
         return fork(self.desk, Fork.of(tenant, thread_id, checkpoint, branch))
-
-    def saver(self, *, tenant: str = "", trust: Trust | None = None) -> CounterfoilSaver:
-        """Return a LangGraph checkpointer over this database.
-
-        Args:
-            tenant: Whose checkpoints it sees where a configuration carries no context of its own.
-            trust: For LangGraph's own server, which makes the configurations: a function that returns the request,
-                workflow and principal of a run's configuration. Under the server nothing else is trusted.
-
-        Raises:
-            MissingExtra: LangGraph is not installed.
-        """
-        from counterfoil.langgraph.saver import CounterfoilSaver  # noqa: PLC0415 - needs LangGraph
-
-        return CounterfoilSaver(self.desk, tenant=tenant, trust=trust)
 
     def _transactional(self, job: Job) -> Receipt[Any]:
         protocol = transact(job, blocking_body(job), at_once=self.desk.store.claims_at_once)

@@ -12,7 +12,9 @@ import counterfoil
 import counterfoil.langgraph
 import counterfoil.providers.http
 from counterfoil import Counterfoil, EffectCall, Provider, Receipt, effect
+from counterfoil.approvals import Approvals
 from counterfoil.audit import Audit
+from counterfoil.grants import Grants
 from counterfoil.operations import Operations
 from counterfoil.outbox import Outbox
 from counterfoil.reviews import Reviews
@@ -30,7 +32,8 @@ def rows(heading: str) -> list[str]:
 
 
 def members(cls: type) -> set[str]:
-    return {f"{cls.__name__}.{name}" for name in vars(cls) if not name.startswith("_")}
+    own = [base for base in cls.__mro__ if base is not object]
+    return {f"{cls.__name__}.{name}" for base in own for name in vars(base) if not name.startswith("_")}
 
 
 def keywords(function: object) -> list[str]:
@@ -51,6 +54,8 @@ def attributes(cls: type) -> set[str]:
         ("Counterfoil", members(Counterfoil)),
         ("cf.operations", members(Operations)),
         ("cf.outbox", members(Outbox)),
+        ("cf.approvals", members(Approvals)),
+        ("cf.grants", members(Grants)),
         ("cf.review", members(Reviews)),
         ("cf.tokens", members(Tokens)),
         ("cf.tenants", members(Tenants)),

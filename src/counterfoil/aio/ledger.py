@@ -7,15 +7,14 @@ from contextvars import copy_context
 from typing import TYPE_CHECKING, Any, Self, TypeVar, assert_never
 
 from counterfoil.active import refuse_nested
-from counterfoil.aio.operations import AsyncOperations
-from counterfoil.aio.outbox import AsyncOutbox
-from counterfoil.aio.reviews import AsyncReviews
+from counterfoil.aio.rooms import AsyncRooms
 from counterfoil.aio.transacting import awaiting_body
 from counterfoil.config import database_url
 from counterfoil.core.branches import validate_path
 from counterfoil.desk import EMBEDDED, NOWHERE, Desk, check_effect, open_desk
 from counterfoil.drivers.driving import adrive
 from counterfoil.enqueuing import Enqueuing, Several, recorded
+from counterfoil.graphs import Graphs
 from counterfoil.keeping import FOREVER
 from counterfoil.ledger import CLOSE_WAIT_S, DEFAULT_BATCH, DEFAULT_WAIT
 from counterfoil.model import Origin, Receipt, Trusted
@@ -30,13 +29,7 @@ from counterfoil.verifying import Verification, verify
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from counterfoil.aio.approvals import AsyncApprovals
-    from counterfoil.aio.audit import AsyncAudit
-    from counterfoil.aio.grants import AsyncGrants
     from counterfoil.aio.joining import AsyncJoined
-    from counterfoil.aio.tenants import AsyncTenants
-    from counterfoil.aio.tokens import AsyncTokens
-    from counterfoil.aio.workflows import AsyncWorkflows
     from counterfoil.clock import Clock
     from counterfoil.core.durations import Duration
     from counterfoil.delivery import Delivery
@@ -44,8 +37,6 @@ if TYPE_CHECKING:
     from counterfoil.effects import Effect
     from counterfoil.enqueuing import Asked
     from counterfoil.keeping import Retention
-    from counterfoil.langgraph.saver import CounterfoilSaver
-    from counterfoil.langgraph.serving import Trust
     from counterfoil.model import Branch, Intent, Purged
     from counterfoil.runtime.background import WorkerTask
 
@@ -53,7 +44,7 @@ T = TypeVar("T")
 R = TypeVar("R")
 
 
-class AsyncCounterfoil:
+class AsyncCounterfoil(AsyncRooms, Graphs):
     """One database with its operations, resources and heartbeats, for callers on an event loop."""
 
     def __init__(self, desk: Desk) -> None:
@@ -101,63 +92,6 @@ class AsyncCounterfoil:
     def retention(self) -> Retention:
         """Return how long what is known of settled operations is kept, where their effect says nothing else."""
         return self.desk.retention
-
-    @property
-    def operations(self) -> AsyncOperations:
-        """Return the reads: one operation, pages of them, and what an id belongs to."""
-        return AsyncOperations(self.store)
-
-    @property
-    def outbox(self) -> AsyncOutbox:
-        """Return what waits to be sent, and what people do about it: pauses, dead letters, cancelling."""
-        return AsyncOutbox(self.store)
-
-    @property
-    def workflows(self) -> AsyncWorkflows:
-        """Return the workflows: start them, tell them events, and see where they stand."""
-        from counterfoil.aio.workflows import AsyncWorkflows  # noqa: PLC0415 - many programs have none
-
-        return AsyncWorkflows(self.desk)
-
-    @property
-    def approvals(self) -> AsyncApprovals:
-        """Return what waits for a person's decision before it is sent, and the decisions."""
-        from counterfoil.aio.approvals import AsyncApprovals  # noqa: PLC0415 - many programs have none
-
-        return AsyncApprovals(self.desk)
-
-    @property
-    def grants(self) -> AsyncGrants:
-        """Return what was permitted beforehand, for a strict program: grant an operation, list grants, revoke one."""
-        from counterfoil.aio.grants import AsyncGrants  # noqa: PLC0415 - many programs have none
-
-        return AsyncGrants(self.desk)
-
-    @property
-    def review(self) -> AsyncReviews:
-        """Return the cases that a person must look at, and the verdicts on them."""
-        return AsyncReviews(self.store)
-
-    @property
-    def tokens(self) -> AsyncTokens:
-        """Return the tokens: issue, honour, rotate and revoke them."""
-        from counterfoil.aio.tokens import AsyncTokens  # noqa: PLC0415 - many programs use none
-
-        return AsyncTokens(self.store)
-
-    @property
-    def tenants(self) -> AsyncTenants:
-        """Return the tenants that were created: list, suspend and resume them."""
-        from counterfoil.aio.tenants import AsyncTenants  # noqa: PLC0415 - many programs use none
-
-        return AsyncTenants(self.store)
-
-    @property
-    def audit(self) -> AsyncAudit:
-        """Return the audit trail: who did what to what, and why."""
-        from counterfoil.aio.audit import AsyncAudit  # noqa: PLC0415 - many programs use none
-
-        return AsyncAudit(self.store)
 
     async def close(self) -> None:
         """End the workers of this process, wait for what is being performed, close its resources and the database."""
@@ -303,12 +237,6 @@ class AsyncCounterfoil:
 
         return join(self.desk, transaction)
 
-    def compile(self, graph: Any, **options: Any) -> Any:
-        """Compile a graph so that each run claims its thread; see `Counterfoil.compile`."""
-        from counterfoil.langgraph.compile import compile_graph  # noqa: PLC0415 - needs LangGraph
-
-        return compile_graph(self.saver(), graph, **options)
-
     async def run(
         self,
         graph: Any,
@@ -335,28 +263,6 @@ class AsyncCounterfoil:
             config=config,
         )
         return await managed(graph).ainvoke(input, made, **options)
-
-    def config(
-        self,
-        *,
-        thread_id: str,
-        tenant: str | None = None,
-        request_id: str | None = None,
-        workflow_id: str | None = None,
-        principal: str | None = None,
-        config: Mapping[str, Any] | None = None,
-    ) -> Any:
-        """Return a LangGraph configuration that carries the trusted context; see `Counterfoil.config`."""
-        from counterfoil.langgraph.running import make_config  # noqa: PLC0415 - needs LangGraph
-
-        trusted = Trusted(
-            tenant=tenant or "",
-            request_id=request_id,
-            workflow_id=workflow_id,
-            principal=principal,
-            thread_id=thread_id,
-        )
-        return make_config(self.desk, trusted, config)
 
     async def fork(
         self,
@@ -387,12 +293,6 @@ class AsyncCounterfoil:
 
         refuse_nested("fork")
         return await afork(self.desk, Fork.of(tenant, thread_id, checkpoint, branch))
-
-    def saver(self, *, tenant: str = "", trust: Trust | None = None) -> CounterfoilSaver:
-        """Return a LangGraph checkpointer over this database; see `Counterfoil.saver`."""
-        from counterfoil.langgraph.saver import CounterfoilSaver  # noqa: PLC0415 - needs LangGraph
-
-        return CounterfoilSaver(self.desk, tenant=tenant, trust=trust)
 
     async def _transactional(self, job: Job) -> Receipt[Any]:
         async def do(step: Step) -> Any:
