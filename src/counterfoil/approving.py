@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from counterfoil import answers
@@ -14,6 +15,7 @@ from counterfoil.core.durations import utc_text
 from counterfoil.core.effects import Mismatch, OtherVersion, PastRetention, WrongEffect
 from counterfoil.core.proposals import Proposal, Unanswerable, read_answer
 from counterfoil.core.states import ApprovalState
+from counterfoil.credentials import redact_text
 from counterfoil.desk import NOWHERE, stored_trusted
 from counterfoil.effects import REGISTRY
 from counterfoil.errors import (
@@ -84,7 +86,6 @@ def decision(
     *,
     tenant: str,
     approval_id: str,
-    follower: Follower | None = None,
 ) -> Decision:
     """Make a decision ready to be stored.
 
@@ -95,14 +96,14 @@ def decision(
         InvalidArguments: one is of another type.
     """
     actor = acting(by, act=Act.DECIDE, tenant=tenant, unknown=lambda: not_found(approval_id, tenant))
-    why = plain(CALLED.words("reason", reason))
+    why = redact_text(plain(CALLED.words("reason", reason)))
     if not why and ruling in _NEED_REASON:
         raise VerdictIncomplete(
             f"To {ruling} {approval_id} needs a reason: whoever asks later wants to know why. Nothing was changed.",
             tenant=tenant,
             operation_id="",
         )
-    return Decision(ruling=ruling, actor=actor, reason=why, follower=follower)
+    return Decision(ruling=ruling, actor=actor, reason=why)
 
 
 def number(approval_id: object, tenant: str) -> int:
@@ -128,18 +129,24 @@ def not_found(approval_id: str, tenant: str) -> ApprovalNotFound:
     )
 
 
-def edited(found: tuple[Row, Row] | None, changes: object, *, tenant: str, approval_id: str) -> Follower:
-    """Return the content that a person writes in place of what is asked about, under the rules of its effect.
+def edited(
+    made: Decision, found: tuple[Row, Row] | None, changes: object, *, tenant: str, approval_id: str
+) -> Decision:
+    """Return an edit with the content that is written in place of what is asked about, under the rules of its effect.
+
+    Of what has ended, only who ended it is left to tell.
 
     Raises:
         ApprovalNotFound: there is no such approval.
         EffectVersionMissing: this process does not declare the effect.
-        InvalidArguments: the changes do not fit it, change nothing, or what they change is kept no longer.
+        InvalidArguments: the changes do not fit it, or change nothing.
     """
     if found is None:
         raise not_found(approval_id, tenant)
     _, row = found
     given = dict(CALLED.mapping("changes", changes))
+    if row["payload"] is None:
+        return made
     effect = REGISTRY.find(row["effect"], row["effect_version"])
     if effect is None:
         raise EffectVersionMissing(
@@ -150,12 +157,10 @@ def edited(found: tuple[Row, Row] | None, changes: object, *, tenant: str, appro
             operation_id=row["operation_id"],
             stored=row["effect_version"],
         )
-    if row["payload"] is None:
-        raise InvalidArguments(f"The arguments of {approval_id} are kept no longer, so that they cannot be edited.")
     bound = effect.bind({**effect.rehydrate(row["payload"]), **given}, stored_trusted(row))
     if bound.digests.content == row["content_digest"]:
         raise InvalidArguments(f"The changes to {approval_id} change nothing: approve it as it is, or reject it.")
-    return Follower(digests=bound.digests, payload=bound.payload)
+    return replace(made, follower=Follower(digests=bound.digests, payload=bound.payload))
 
 
 def proposed(answer: object, to: object) -> list[Proposal]:
@@ -192,17 +197,19 @@ def decided(answer: Answer, made: Decision, *, tenant: str, approval_id: str) ->
                 f" {made.ruling} {approval_id}. Somebody else must decide. Nothing was changed.",
                 **_facts(approval),
             )
-        case Hindered(_, approval):
-            raise _conflict(made, approval, approval_id)
+        case Hindered(_, approval, again):
+            raise _conflict(made, approval, again, approval_id)
 
 
-def _conflict(made: Decision, approval: Row, approval_id: str) -> OperationError:
+def _conflict(made: Decision, approval: Row, again: Row | None, approval_id: str) -> OperationError:
     state, at = approval["state"], utc_text(approval["decided_at"] or approval["now"])
     told = f"is {state} since {at}, by {approval['decided_by']}"
     if approval["reason"]:
         told += f": {approval['reason']}"
     if approval["followed_by"]:
         told += f"; {approval['followed_by']} follows it"
+    if again is not None:
+        told += f". It is asked about again, as {rows.approval_id(again['seq'])}"
     if state == ApprovalState.APPROVED and approval["spent_at"] is not None:
         told += f". It was sent under that decision at {utc_text(approval['spent_at'])}"
     return DecisionConflict(

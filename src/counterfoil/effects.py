@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from counterfoil import codec
+from counterfoil.active import inside
 from counterfoil.core.arguments import DECLARED
 from counterfoil.core.branches import marked
 from counterfoil.core.templates import TRUSTED_FIELDS, Template, check_trusted, validate_id
@@ -156,7 +157,10 @@ class Effect(Generic[T]):
 
     def gate(self, arguments: Mapping[str, Any]) -> Gate | None:
         """Return the gate that stands before these arguments, or None."""
-        return None if self.approval is None else self.approval.gate({**self.defaults, **arguments})
+        if self.approval is None:
+            return None
+        with inside(f"the policy of effect {self.name}"):
+            return self.approval.gate({**self.defaults, **arguments})
 
     def stored_gate(self, payload: bytes) -> Gate | None:
         """Return the gate that stands before stored arguments, or None."""

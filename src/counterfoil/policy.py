@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from counterfoil.core.approvals import Gate
 from counterfoil.core.arguments import DECLARED
 from counterfoil.core.durations import Duration, milliseconds
-from counterfoil.errors import ContradictoryDeclaration
+from counterfoil.errors import ContradictoryDeclaration, InvalidArguments
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -58,8 +58,18 @@ class Policy:
         )
 
     def gate(self, arguments: Mapping[str, Any]) -> Gate | None:
-        """Return the gate that these arguments meet, or None."""
-        return self.terms if self.when is None or self.when(**arguments) else None
+        """Return the gate that these arguments meet, or None.
+
+        Raises:
+            InvalidArguments: `when` says neither yes nor no.
+        """
+        needs = True if self.when is None else self.when(**arguments)
+        if not isinstance(needs, bool):  # what forgets to return would let everything through
+            raise InvalidArguments(
+                f"Policy(when=...) returned {type(needs).__name__}, so that nobody knows whether a decision is needed."
+                " Nothing was sent. Return True or False."
+            )
+        return self.terms if needs else None
 
 
 ASKED = Policy()

@@ -50,12 +50,14 @@ def transact(job: Job, body: Body | None, *, at_once: bool) -> Protocol[Receipt[
         at_once: Whether the database runs such a statement and records it in one.
     """
     if at_once and body is None and job.request.is_free:
-        return (yield from record(job, None, at_once=True))
+        done = yield from _at_once(job)
+        if not _takes_decision(done):
+            return receipt(job, done)
     seen = yield from _asked(job, (yield _look(job)))
     if isinstance(seen, Seen) and not isinstance(seen.decision, MayClaim):
         return receipt(job, seen)
     try:
-        done: Recorded = yield WriteAlone(work(job, body))
+        done = yield WriteAlone(work(job, body))
     except CommitUnknown as error:
         done = yield from _look_after(job, error)
     return receipt(job, done)
@@ -67,14 +69,21 @@ def record(job: Job, body: Body | None, *, at_once: bool) -> Protocol[Receipt[An
     An effect's own statement that is run again breaks on the operation's row, or on the rows of its first time, with
     nothing kept of it; looking first would cost as much again.
     """
-    if at_once and body is None and job.request.is_free:
-        return receipt(job, (yield from _at_once(job)))
-    if job.request.gate is not None:
-        _refuse_unasked(job, (yield from _led(job, (yield _look(job)))))
+    if job.request.gate is None:
+        is_one = at_once and body is None and job.request.is_free
+        done = (yield from _at_once(job)) if is_one else (yield Write(work(job, body)))
+        if not _takes_decision(done):
+            return receipt(job, done)
+    _refuse_unasked(job, (yield from _led(job, (yield _look(job)))))
     return receipt(job, (yield Write(work(job, body))))
 
 
 # --- what takes a person's decision ----------------------------------------------------------------------------------
+
+
+def _takes_decision(done: Recorded) -> bool:
+    """Say whether nothing was done because somebody was asked about the operation, whatever its effect declares."""
+    return isinstance(done, Seen) and done.row.get("approved_until") is not None
 
 
 def _asked(job: Job, seen: Seen | NoRow) -> Protocol[Seen | NoRow]:
@@ -117,7 +126,7 @@ def _refuse_unasked(job: Job, seen: Seen | NoRow) -> None:
 
 def _at_once(job: Job) -> Protocol[Recorded]:
     try:
-        done: Recorded = yield Write(work(job))
+        done: Recorded = yield Write(work(job, at_once=True))
     except Exception as error:  # noqa: BLE001 - whatever broke, a receipt that is there is the answer
         done = yield from _look_after(job, error)
     return done
@@ -135,11 +144,11 @@ def _look_after(job: Job, error: Exception) -> Protocol[Seen]:
 # --- what an effect does ---------------------------------------------------------------------------------------------
 
 
-def work(job: Job, body: Body | None = None) -> Maker[Recorded]:
+def work(job: Job, body: Body | None = None, *, at_once: bool = False) -> Maker[Recorded]:
     """Return the script that does an effect's work and records it: its own statement, or the body that is given."""
     if body is None:
         own = _statement(job)
-        return lambda: settling.by_statement(job.request, own, at_once=job.request.is_free)
+        return lambda: settling.by_statement(job.request, own, at_once=at_once)
     doing = settling.by_body(body, _encoding(job))
     return lambda: settling.transactional(job.request, doing)
 

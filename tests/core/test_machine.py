@@ -87,7 +87,6 @@ def test_only_late_proof_leaves_a_terminal_state() -> None:
     for state in TERMINAL:
         assert legal(OPERATION, state) <= {OperationEvent.PROVED_HAPPENED}
     assert legal(OPERATION, OperationState.SUCCEEDED) == frozenset()
-    assert legal(OPERATION, OperationState.REJECTED) == frozenset()
     assert CLOSED_UNSENT < TERMINAL
 
 

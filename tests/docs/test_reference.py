@@ -59,7 +59,9 @@ def test_exit_codes_are_the_ones_of_the_code() -> None:
     assert rows == [*expected, (str(INTERRUPTED), "interrupted")]
 
 
-@pytest.mark.parametrize("name", ["OPERATION", "ATTEMPT", "CASE", "THREAD", "WORKFLOW", "WAIT", "INBOX", "TENANT"])
+@pytest.mark.parametrize(
+    "name", ["OPERATION", "ATTEMPT", "CASE", "THREAD", "WORKFLOW", "WAIT", "INBOX", "APPROVAL", "TENANT"]
+)
 def test_diagrams_are_made_from_the_tables(name: str) -> None:
     assert f"```mermaid\n{diagram(getattr(states, name))}\n```" in STATES
 

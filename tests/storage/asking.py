@@ -18,7 +18,8 @@ ASKED: dict[str, Any] = {
     "receipt_marker": None, "expected_marker": "unreadable", "error_class": None, "error_text": None,
     "settled_by": "reply", "terminal": True, "keeps_attempt": False, "state": "succeeded", "version": 1,
     # its claim
-    "attempt": 1, "fence": 1, "lease": 30_000, "time_limit": 30_000, "expected_state": "in_flight",
+    "attempt": 1, "fence": 1, "claimed_at": 0, "lease": 30_000, "time_limit": 30_000, "expected_state": "in_flight",
+    "digits_from": 14,
     "outcome": "unknown", "lost": "unknown", "replaces": '["unknown"]',
     # the outbox
     "stream": "stream-1", "due_at": 0, "delay": 0, "time_to_live": None, "max_attempts": 20, "since": 0,
@@ -95,7 +96,8 @@ OTHERWISE: dict[str, dict[str, Any]] = {
     "list_approvals_in_state": {"state": "pending"},
     "insert_approval": {"operation_id": "o-new", "root_id": "o-new", "state": "pending"},
     "get_approval_of_asker": {"root_id": "o-40000"},
-    "count_followers": {"root_id": "o-40000"},
+    "get_newest_follower": {"root_id": "o-40000"},
+    "give_decision_back": {"state": "approved"},
     "list_approvals_of_root": {"root_id": "o-40000"},
     "decide_approval_if_unmoved": {"state": "approved", "expected_state": "pending"},
     "spend_approval": {"state": "approved"},

@@ -15,6 +15,7 @@ from counterfoil.model import Trusted
 from counterfoil.operations import PAGE, check_limit, check_tenant
 from counterfoil.performing import Read, Write
 from counterfoil.storage.scripts import approvals
+from counterfoil.storage.scripts.approvals import Hindered
 from counterfoil.writing import awrite
 
 if TYPE_CHECKING:
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
     from counterfoil.desk import Desk
     from counterfoil.effects import Effect
     from counterfoil.model import Approval, ApprovalDetail, Page
-    from counterfoil.storage.scripts.approvals import Follower
+    from counterfoil.storage.scripts.approvals import Decision
 
 
 class AsyncApprovals:
@@ -159,11 +160,13 @@ class AsyncApprovals:
             EffectVersionMissing: this process does not declare the effect.
             InvalidArguments: the changes do not fit the effect, or change nothing.
         """
+        refuse_nested("approvals.edit")
         checked = check_tenant(tenant)
         seq = approving.number(approval_id, checked)
+        made = approving.decision(Ruling.EDIT, by, reason, tenant=checked, approval_id=approval_id)
         found = await self._desk.async_store.read(lambda: approvals.stored(checked, seq), tenant=checked)
-        follower = approving.edited(found, changes, tenant=checked, approval_id=approval_id)
-        closed = await self._decide(Ruling.EDIT, approval_id, checked, by, reason, follower)
+        made = approving.edited(made, found, changes, tenant=checked, approval_id=approval_id)
+        closed = await self._record(made, checked, approval_id, seq)
         return await self._desk.async_store.read(lambda: approvals.follower_of(closed), tenant=checked)
 
     async def answer(self, answer: Any, *, to: Any, tenant: str, by: str | Principal) -> tuple[Approval, ...]:
@@ -199,29 +202,25 @@ class AsyncApprovals:
         return tuple(decided)
 
     async def _decide(
-        self,
-        ruling: Ruling,
-        approval_id: str,
-        tenant: str,
-        by: str | Principal,
-        reason: str,
-        follower: Follower | None = None,
+        self, ruling: Ruling, approval_id: str, tenant: str, by: str | Principal, reason: str
     ) -> Approval:
         refuse_nested(f"approvals.{ruling}")
         checked = check_tenant(tenant)
         seq = approving.number(approval_id, checked)
-        made = approving.decision(ruling, by, reason, tenant=checked, approval_id=approval_id, follower=follower)
+        made = approving.decision(ruling, by, reason, tenant=checked, approval_id=approval_id)
+        return await self._record(made, checked, approval_id, seq)
+
+    async def _record(self, made: Decision, tenant: str, approval_id: str, seq: int) -> Approval:
+        """Record a decision; whoever does not hear of its COMMIT finds that it is decided, by itself or somebody."""
         try:
-            answer = await self._desk.async_store.write(lambda: approvals.decide(checked, seq, made), tenant=checked)
+            answer = await self._desk.async_store.write(lambda: approvals.decide(tenant, seq, made), tenant=tenant)
         except CommitUnknown as lost:
             with lost.outlasting():
-                known = await self._desk.async_store.read(
-                    lambda: approvals.find_decision(checked, seq, made), tenant=checked
-                )
-                if known is None:
-                    known = await self._desk.async_store.write(
-                        lambda: approvals.decide(checked, seq, made), tenant=checked
+                answer = await self._desk.async_store.write(lambda: approvals.decide(tenant, seq, made), tenant=tenant)
+                if isinstance(answer, Hindered):
+                    own = await self._desk.async_store.read(
+                        lambda: approvals.find_decision(tenant, seq, made), tenant=tenant
                     )
-                answer = known
+                    answer = own or answer
         self._desk.bell.ring()
-        return approving.decided(answer, made, tenant=checked, approval_id=approval_id)
+        return approving.decided(answer, made, tenant=tenant, approval_id=approval_id)

@@ -92,8 +92,10 @@ def encode_receipt(value: object, *, redact: Collection[str] = ()) -> EncodedRec
         return EncodedReceipt(body=encode(None), marker=marker)
 
 
-def encode_row(row: Mapping[str, Any]) -> bytes:
-    """Return the bytes to store for a row, as a database that writes JSON itself would write them."""
+def encode_row(row: Mapping[str, Any] | str) -> bytes:
+    """Return the bytes to store for a row, as a database that writes JSON itself would write them, or wrote them."""
+    if isinstance(row, str):
+        return _ROW + row.encode()
     return _ROW + json.dumps({name: _as_json(value) for name, value in row.items()}, ensure_ascii=False).encode()
 
 

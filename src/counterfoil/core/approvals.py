@@ -8,7 +8,14 @@ from enum import StrEnum
 from typing import Final
 
 from counterfoil.core.machine import legal
-from counterfoil.core.states import APPROVAL, ApprovalEvent, ApprovalState
+from counterfoil.core.states import (
+    APPROVAL,
+    OPERATION,
+    ApprovalEvent,
+    ApprovalState,
+    OperationEvent,
+    OperationState,
+)
 
 _EDITED: Final = re.compile(r"~edit-[0-9]+\Z")
 """How an operation is marked that follows an edited one; no plain id can spell it, since templates escape the `~`."""
@@ -61,6 +68,13 @@ EVENTS: Final = {
     Ruling.EDIT: ApprovalEvent.EDITED,
     Ruling.CANCEL: ApprovalEvent.CANCELLED,
 }
+MOVES: Final = {
+    Ruling.APPROVE: OperationEvent.APPROVED,
+    Ruling.REJECT: OperationEvent.REJECTED,
+    Ruling.EDIT: OperationEvent.CANCELLED,
+    Ruling.CANCEL: OperationEvent.CANCELLED,
+}
+"""What a decision is to the operation that it is about."""
 ENDS: Final = {
     Ruling.APPROVE: ApprovalState.APPROVED,
     Ruling.REJECT: ApprovalState.REJECTED,
@@ -71,9 +85,10 @@ ENDS: Final = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Question:
-    """An approval as a decision meets it; `barred` are the canonical principals that may not decide it."""
+    """An approval as a decision meets it, with its operation; `barred` are the canonical names that may not decide."""
 
     state: ApprovalState
+    operation: OperationState
     decide_by: int
     is_spent: bool
     barred: frozenset[str]
@@ -118,6 +133,8 @@ def decide_ruling(question: Question, ruling: Ruling, *, by: str) -> DecisionAns
     if question.state is ENDS[ruling] and ruling is not Ruling.EDIT:
         return AlreadyApplied()
     if EVENTS[ruling] not in legal(APPROVAL, question.state) or question.is_spent:
+        return DecidedOtherwise()
+    if MOVES[ruling] not in legal(OPERATION, question.operation):
         return DecidedOtherwise()
     if question.state is ApprovalState.PENDING and question.decide_by <= question.now:
         return TimeOver()

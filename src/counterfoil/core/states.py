@@ -77,6 +77,7 @@ OPERATION: Table[OperationState, OperationEvent] = (
     Transition(_S.AWAITING_APPROVAL, _E.REJECTED, _S.REJECTED),
     Transition(_S.AWAITING_APPROVAL, _E.DECISION_EXPIRED, _S.EXPIRED),
     Transition(_S.AWAITING_APPROVAL, _E.CANCELLED, _S.CANCELLED, "by a person, or edited: another one follows it"),
+    Transition(_S.AWAITING_APPROVAL, _E.PROVED_HAPPENED, _S.SUCCEEDED, _LATE),
     Transition(_S.PENDING, _E.CLAIMED, _S.IN_FLIGHT, "attempt n, fence f, deadline"),
     Transition(_S.PENDING, _E.CANCELLED, _S.CANCELLED),
     Transition(_S.PENDING, _E.INTENT_EXPIRED, _S.EXPIRED),
@@ -104,6 +105,7 @@ OPERATION: Table[OperationState, OperationEvent] = (
     Transition(_S.PARKED, _E.SKIPPED, _S.FAILED, "by a person, with a reason"),
     Transition(_S.PARKED, _E.PROVED_HAPPENED, _S.SUCCEEDED, _LATE),
     Transition(_S.FAILED, _E.PROVED_HAPPENED, _S.SUCCEEDED, _LATE),
+    Transition(_S.REJECTED, _E.PROVED_HAPPENED, _S.SUCCEEDED, _LATE),
     Transition(_S.CANCELLED, _E.PROVED_HAPPENED, _S.SUCCEEDED, _LATE),
     Transition(_S.EXPIRED, _E.PROVED_HAPPENED, _S.SUCCEEDED, _LATE),
 )

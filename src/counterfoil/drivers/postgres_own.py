@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from counterfoil.storage.script import Lone
 
 _PLACE = "select 1 as own_statement"
+_ALONE = "with own_row as (\n{}\n)\nselect cast(row_to_json(own_row) as text) as own_row from own_row limit 2"
 _TABLE = "counterfoil_operation"
 _NO_ROW, _SEVERAL_ROWS = "state", "sender"
 """The columns for which the statement gives nothing in these cases; they may not be null, so that nothing is kept."""
@@ -29,6 +30,11 @@ def together(ours: str, own: Statement[Any], params: Mapping[str, Any]) -> tuple
     """Return a statement of ours with the effect's own in its place, and the parameters of both."""
     before, after = ours.split(_PLACE)
     return f"{before}{pyformat(own)}\n{after}", {**params, **own_params(own)}
+
+
+def alone(own: Statement[Any]) -> tuple[str, Mapping[str, Any]]:
+    """Return the effect's own statement as one that returns its rows as the JSON that is recorded, two at most."""
+    return _ALONE.format(pyformat(own)), own_params(own)
 
 
 def own_error(error: psycopg.Error, step: Lone) -> Exception:

@@ -23,7 +23,7 @@ from counterfoil.drivers.pgstate import (
     may_run_again,
 )
 from counterfoil.drivers.postgres_open import COMMIT, for_one_transaction
-from counterfoil.drivers.postgres_own import own_error, together
+from counterfoil.drivers.postgres_own import alone, own_error, together
 from counterfoil.drivers.probes import Point, Probe, no_probe
 from counterfoil.errors import CommitUnknown
 from counterfoil.model import Statement
@@ -228,7 +228,7 @@ class Protocol:
             case Wake():
                 return (yield from self._tell(step))
             case Statement():
-                raise AssertionError("an effect's own statement runs together with the one that records it")
+                return (yield from self._execute_own(step, progress))
             case _:
                 assert_never(step)
 
@@ -243,6 +243,16 @@ class Protocol:
             return (yield from self._execute(step.name, *self._texts(step), ends=True))
         except psycopg.Error as error:
             raise _meaning(error, step, progress) from error
+
+    def _execute_own(self, own: Statement[Any], progress: Progress) -> Inners[Sequence[str]]:
+        """Run an effect's own statement beside ours, where its operation is there by then and waits for it."""
+        try:
+            rows = yield from self._execute("own_statement", *alone(own))
+        except psycopg.Error as error:
+            if not (is_lost(error) or may_run_again(error) or leads_astray(error)):
+                progress.user_error = error
+            raise
+        return [row["own_row"] for row in rows]
 
     def _execute(self, name: str, sql: str, params: Mapping[str, Any], *, ends: bool = False) -> Inners[Sequence[Row]]:
         self.probe(Point.BEFORE_STATEMENT, name)

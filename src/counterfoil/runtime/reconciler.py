@@ -113,12 +113,13 @@ class Reconciler:
                 self.counts.settled += not isinstance(found, LostRace)
                 return None
             plan = found.plan
-        return await self._follow(row, plan)
+        return await self._follow(effect, row, plan)
 
-    async def _follow(self, row: Row, plan: UnknownPlan) -> None:
+    async def _follow(self, effect: Effect[Any], row: Row, plan: UnknownPlan) -> None:
         match plan:
             case Resend() if row["sender"] == Sender.DISPATCHER:
-                if await self._moved(row, lambda: reconciling.resend_if_unmoved(*_seen(row))):
+                gated = effect.stored_gate(row["payload"]) is not None
+                if await self._moved(row, lambda: reconciling.resend_if_unmoved(*_seen(row), gated=gated)):
                     self.counts.resent += 1
                 else:
                     await self._later(row, delay=_delay(row))

@@ -110,9 +110,9 @@ def recorded_row(name: str, own: Statement[Any], /, **params: Any) -> Script[Row
     return rows[0] if rows else None
 
 
-def own_rows(own: Statement[Any]) -> Script[Sequence[Row]]:
-    """Run an effect's own statement and return its rows, no more than two."""
-    rows: Sequence[Row] = yield own
+def own_rows(own: Statement[Any]) -> Script[Sequence[Row | str]]:
+    """Run an effect's own statement and return its rows, no more than two; as JSON where the database writes that."""
+    rows: Sequence[Row | str] = yield own
     return rows
 
 

@@ -10,6 +10,7 @@ from counterfoil import codec
 from counterfoil.core.access import Actor, canonical
 from counterfoil.core.approvals import (
     EVENTS,
+    MOVES,
     AlreadyApplied,
     DecidedOtherwise,
     Gate,
@@ -27,26 +28,19 @@ from counterfoil.core.effects import AwaitsApproval, Closed, MayClaim, NeedsAppr
 from counterfoil.core.entries import is_waiting
 from counterfoil.core.machine import advance
 from counterfoil.core.states import OPERATION, ApprovalState, OperationEvent, OperationState, WorkflowStatus
+from counterfoil.errors import InvalidId
 from counterfoil.model import ApprovalDetail, OperationKey
 from counterfoil.storage import rows
 from counterfoil.storage.script import Row, Script, Wake, all_rows, held_row, one_row
 from counterfoil.storage.scripts import audit, claims, gates, reads
 from counterfoil.storage.scripts.claims import Request, Seen
 from counterfoil.storage.scripts.grants import NOBODY
-from counterfoil.storage.scripts.moves import key_params
+from counterfoil.storage.scripts.moves import has_lost_attempt, key_params
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from counterfoil.model import Approval
-
-_OPERATION_EVENT = {
-    Ruling.APPROVE: OperationEvent.APPROVED,
-    Ruling.REJECT: OperationEvent.REJECTED,
-    Ruling.EDIT: OperationEvent.CANCELLED,
-    Ruling.CANCEL: OperationEvent.CANCELLED,
-}
-
 
 # --- asking ----------------------------------------------------------------------------------------------------------
 
@@ -131,6 +125,8 @@ class Hindered:
 
     why: DecidedOtherwise | TimeOver | OwnRequest
     approval: Row
+    again: Row | None = None
+    """What is asked now, where a decision ran out."""
 
 
 Answer = Decided | NoApproval | Hindered
@@ -142,11 +138,16 @@ def decide(tenant: str, seq: int, decision: Decision) -> Script[Answer]:
     if found is None:
         return NoApproval()
     key = OperationKey(tenant=tenant, operation_id=found["operation_id"])
-    row = yield from _locked(key)
-    approval = yield from held_row("get_approval", tenant=tenant, seq=seq)
+    row = yield from _locked(key, numbers=decision.ruling is Ruling.EDIT)
+    approval = yield from one_row("get_approval", tenant=tenant, seq=seq)
+    if row is None or approval is None:
+        return NoApproval()  # it is kept no longer
     match decide_ruling(_question(approval, row), decision.ruling, by=decision.actor.who):
         case MayDecide():
             return (yield from _decided(key, row, approval, decision))
+        case AlreadyApplied() if (yield from _has_run_out(key, row, approval)):
+            again = yield from _asked_again(key, row, approval)
+            return Hindered(DecidedOtherwise(), (yield from held_row("get_approval", tenant=tenant, seq=seq)), again)
         case AlreadyApplied():
             return Decided(approval, row, is_new=False)
         case TimeOver() as why:
@@ -157,12 +158,30 @@ def decide(tenant: str, seq: int, decision: Decision) -> Script[Answer]:
             return Hindered(why, approval)
 
 
-def _locked(key: OperationKey) -> Script[Row]:
-    """Lock an operation, and before it the thread that it may wake, as everybody does who locks both."""
-    there = yield from held_row("get_operation", **key_params(key))
-    if there["thread_id"] is not None:
+def _locked(key: OperationKey, *, numbers: bool) -> Script[Row | None]:
+    """Lock an operation, and before it the thread that it may wake, as everybody does who locks both.
+
+    Whoever `numbers` one that follows it locks the one that was asked for first, too.
+    """
+    there = yield from one_row("get_operation", **key_params(key))
+    if there is not None and there["thread_id"] is not None:
         yield from one_row("lock_thread", tenant=key.tenant, thread_id=there["thread_id"])
-    return (yield from held_row("lock_operation", **key_params(key)))
+    if numbers:
+        yield from gates.lock_intent(key)
+    return (yield from one_row("lock_operation", **key_params(key)))
+
+
+def _has_run_out(key: OperationKey, row: Row, approval: Row) -> Script[bool]:
+    """Say whether an operation is to be asked about again that was approved: its decision ran out before the send."""
+    is_over = row["approved_until"] is not None and row["approved_until"] <= row["now"]
+    if approval["state"] != ApprovalState.APPROVED or row["state"] != OperationState.PENDING or not is_over:
+        return False
+    return not (yield from has_lost_attempt(key, row))
+
+
+def _asked_again(key: OperationKey, row: Row, approval: Row) -> Script[Row]:
+    yield from gates.ask_again(key, row, gates.stored_gate(approval), gates.asking_of(approval))
+    return (yield from held_row("get_newest_approval", **key_params(key)))
 
 
 def find_decision(tenant: str, seq: int, decision: Decision) -> Script[Answer | None]:
@@ -173,6 +192,10 @@ def find_decision(tenant: str, seq: int, decision: Decision) -> Script[Answer | 
     if ApprovalState(approval["state"]) is not advance_to(decision.ruling):
         return None
     key = OperationKey(tenant=tenant, operation_id=approval["operation_id"])
+    if decision.follower is not None:
+        written = yield from one_row("get_operation", tenant=tenant, operation_id=approval["followed_by"])
+        if written is None or written["content_digest"] != decision.follower.digests.content:
+            return None
     return Decided(approval, (yield from held_row("get_operation", **key_params(key))), is_new=True)
 
 
@@ -185,11 +208,20 @@ def _question(approval: Row, row: Row) -> Question:
     barred = {approval["requested_by"], approval["edited_by"] if approval["needs_another"] else None}
     return Question(
         state=ApprovalState(approval["state"]),
-        decide_by=approval["decide_by"],
-        is_spent=approval["spent_at"] is not None or row["attempt"] > 0,
-        barred=frozenset(canonical(name) for name in barred if name is not None),
+        operation=OperationState(row["state"]),
+        decide_by=approval["decide_by"] if row["decide_by"] is None else row["decide_by"],
+        is_spent=approval["spent_at"] is not None,
+        barred=frozenset(_compared(name) for name in barred if name is not None),
         now=row["now"],
     )
+
+
+def _compared(name: str) -> str:
+    """Return the form in which a requester's name is compared; one that is nobody's canonical name stays as it is."""
+    try:
+        return canonical(name)
+    except InvalidId:
+        return name
 
 
 def _decided(key: OperationKey, row: Row, approval: Row, decision: Decision) -> Script[Decided]:
@@ -233,7 +265,7 @@ def _noted(key: OperationKey, approval: Row, ended: Row, decision: Decision) -> 
 def _moved(key: OperationKey, row: Row, ended: Row, decision: Decision) -> Script[Row]:
     if decision.ruling is not Ruling.APPROVE:
         why = f"{advance_to(decision.ruling)} by {decision.actor.shown}"
-        return (yield from gates.close(key, row, _OPERATION_EVENT[decision.ruling], why=why))
+        return (yield from gates.close(key, row, MOVES[decision.ruling], why=why))
     return (
         yield from held_row(
             "permit_operation_if_unmoved",
@@ -278,12 +310,15 @@ def cancel_all(tenant: str, thread_id: str, *, by: str, reason: str) -> Script[N
     found = yield from all_rows("list_undone_of_thread", tenant=tenant, thread_id=thread_id)
     for one in found:
         key = OperationKey(tenant=tenant, operation_id=one["operation_id"])
-        row = yield from held_row("lock_operation", **key_params(key))
-        if row["version"] != one["version"]:
-            continue
-        approval = yield from held_row("get_newest_approval", **key_params(key))
-        yield from gates.end(key, approval, EVENTS[Ruling.CANCEL], by=by, reason=reason)
-        yield from gates.close(key, row, OperationEvent.CANCELLED, why=f"cancelled by {by}")
+        row = yield from one_row("lock_operation", **key_params(key))
+        if row is not None and _is_undone(row):  # it may have been sent while its lock was waited for
+            yield from gates.withdraw(key, by=by, reason=reason)
+            yield from gates.close(key, row, OperationEvent.CANCELLED, why=f"cancelled by {by}")
+
+
+def _is_undone(row: Row) -> bool:
+    state = OperationState(row["state"])
+    return row["attempt"] == 0 and state in {OperationState.AWAITING_APPROVAL, OperationState.PENDING}
 
 
 def note_try(wish: Request, approval: Row) -> Script[None]:

@@ -202,6 +202,7 @@ def _with_approval(request: Request, decision: ClaimDecision, row: Row) -> Scrip
 
 def ask_anew(request: Request) -> Script[Seen]:
     """Ask about an operation that a person has edited for somebody else: as one of its own, which follows it."""
+    yield from gates.lock_intent(request.key)
     row = yield from held_row("lock_operation", **request.id)
     seen = yield from judge(request, row)
     if seen.follower is not None or seen.approval is None:

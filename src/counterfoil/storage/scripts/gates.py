@@ -5,9 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from counterfoil.core.approvals import Gate, root_of
-from counterfoil.core.machine import advance
+from counterfoil.core.approvals import Gate, root_of, successor_of
+from counterfoil.core.machine import advance, legal
 from counterfoil.core.states import APPROVAL, OPERATION, ApprovalEvent, ApprovalState, OperationEvent, OperationState
+from counterfoil.credentials import redact_text
 from counterfoil.storage.script import Row, Script, held_row, one_row
 from counterfoil.storage.scripts.moves import key_params
 
@@ -58,11 +59,12 @@ def ask_again(key: OperationKey, row: Row, gate: Gate, asking: Asking) -> Script
     last = yield from newest(key)
     if last is not None and last["state"] == ApprovalState.APPROVED:
         yield from end(key, last, ApprovalEvent.EXPIRED, reason=RAN_OUT)
+    left = gate.decide_within if row["expires_at"] is None else row["expires_at"] - row["now"]
     held = yield from held_row(
         "hold_operation_if_unmoved",
         **key_params(key),
         version=row["version"],
-        decide_within=gate.decide_within,
+        decide_within=max(0, min(gate.decide_within, left)),
         state=advance(OPERATION, OperationState(row["state"]), OperationEvent.DECISION_EXPIRED),
         expected_state=row["state"],
     )
@@ -111,11 +113,29 @@ def end(
             state=advance(APPROVAL, state, event),
             expected_state=state,
             decided_by=by,
-            reason=reason,
+            reason=redact_text(reason),
             permits=event is ApprovalEvent.APPROVED,
             followed_by=followed_by,
         )
     )
+
+
+def withdraw(key: OperationKey, *, by: str, reason: str) -> Script[None]:
+    """End what is asked about an operation, or permitted and not used, since it came to its end by other means."""
+    last = yield from newest(key)
+    if last is not None and last["spent_at"] is None and ApprovalEvent.CANCELLED in legal(APPROVAL, _state(last)):
+        yield from end(key, last, ApprovalEvent.CANCELLED, by=by, reason=reason)
+
+
+def run_out(key: OperationKey, *, reason: str) -> Script[None]:
+    """End what is asked about an operation, or permitted and not used, since its own time is over."""
+    last = yield from newest(key)
+    if last is not None and last["spent_at"] is None and ApprovalEvent.EXPIRED in legal(APPROVAL, _state(last)):
+        yield from end(key, last, ApprovalEvent.EXPIRED, reason=reason)
+
+
+def _state(approval: Row) -> ApprovalState:
+    return ApprovalState(approval["state"])
 
 
 def spend(key: OperationKey, row: Row) -> Script[None]:
@@ -124,16 +144,32 @@ def spend(key: OperationKey, row: Row) -> Script[None]:
         yield from one_row("spend_approval", **key_params(key), state=ApprovalState.APPROVED)
 
 
+def give_back(key: OperationKey, released: Row) -> Script[None]:
+    """Take back that an operation is sent under a decision, as its claim was given back before the effect began."""
+    if released["approved_until"] is not None:
+        since = {"claimed_at": released["claimed_at"], "state": ApprovalState.APPROVED}
+        yield from one_row("give_decision_back", **key_params(key), **since)
+
+
 def newest(key: OperationKey) -> Script[Row | None]:
     """Read what was asked last about an operation."""
     return (yield from one_row("get_newest_approval", **key_params(key)))
 
 
+def lock_intent(key: OperationKey) -> Script[Row | None]:
+    """Lock the operation that was asked for first, before anybody edited it: it comes before all that follow it.
+
+    Whoever numbers another one that follows holds it, so that no two get one number.
+    """
+    return (yield from one_row("lock_operation", tenant=key.tenant, operation_id=root_of(key.operation_id)))
+
+
 def next_number(key: OperationKey) -> Script[int]:
-    """Return the number of the next operation that follows an edited one, whose row is locked."""
-    asked = {"tenant": key.tenant, "root_id": root_of(key.operation_id)}
-    followers: int = (yield from held_row("count_followers", **asked))["followers"]
-    return followers + 1
+    """Return the number of the next operation that follows an edited one; see `lock_intent`."""
+    root = root_of(key.operation_id)
+    asked = {"tenant": key.tenant, "root_id": root, "digits_from": len(successor_of(root, 0))}
+    newest_number: int | None = (yield from held_row("get_newest_follower", **asked))["number"]
+    return (newest_number or 0) + 1
 
 
 def asking_of(approval: Row) -> Asking:
@@ -150,9 +186,12 @@ def stored_gate(approval: Row) -> Gate:
     )
 
 
-def held_columns(gate: Gate | None) -> dict[str, Any]:
-    """Return what a new operation that waits for a decision has in its columns; None where it waits for none."""
+def held_columns(gate: Gate | None, *, time_to_live: int | None = None) -> dict[str, Any]:
+    """Return what a new operation that waits for a decision has in its columns; None where it waits for none.
+
+    What would not be sent any more is not asked about any longer.
+    """
     return {
-        "decide_within": None if gate is None else gate.decide_within,
+        "decide_within": None if gate is None else min(gate.decide_within, time_to_live or gate.decide_within),
         "approved_until": None if gate is None else 0,
     }

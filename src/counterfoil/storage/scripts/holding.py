@@ -6,10 +6,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, assert_never
 
 from counterfoil.core.audit import Deed, Kind, Subject
-from counterfoil.core.machine import advance
 from counterfoil.core.outbox import EVENTS, MAX_ATTEMPTS, Act, ActDecision, Permitted, Standing, decide_act
 from counterfoil.core.states import (
-    OPERATION,
     AttemptOutcome,
     CaseKind,
     EvidenceKind,
@@ -19,6 +17,7 @@ from counterfoil.core.states import (
 )
 from counterfoil.storage import rows
 from counterfoil.storage.script import Row, Script, all_rows, held_row, one_row
+from counterfoil.storage.scripts import gates
 from counterfoil.storage.scripts.audit import note
 from counterfoil.storage.scripts.moves import keep, key_params
 from counterfoil.storage.scripts.reviews import NoOperation, Resolved, Ruling, case_about, judge
@@ -29,7 +28,6 @@ if TYPE_CHECKING:
     from counterfoil.core.access import Actor
     from counterfoil.model import OperationKey, Pause
 
-CANCELLED = advance(OPERATION, OperationState.PENDING, EVENTS[Act.CANCEL])
 VERDICTS = {Act.REQUEUE: Verdict.DID_NOT_HAPPEN_RETRY, Act.SKIP: Verdict.DID_NOT_HAPPEN_CLOSE}
 """The acts that are verdicts on a dead letter's case."""
 
@@ -190,16 +188,9 @@ def _judge_dead_letter(key: OperationKey, row: Row, wish: Wish) -> Script[Row]:
 
 def _cancel(key: OperationKey, row: Row, wish: Wish) -> Script[Row]:
     yield from _keep(key, row, wish)
-    return (
-        yield from held_row(
-            "close_intent_if_unmoved",
-            **key_params(key),
-            version=row["version"],
-            state=CANCELLED,
-            expected_state=OperationState.PENDING,
-            error_text=f"cancelled by {wish.by.shown}: {wish.reason}",
-        )
-    )
+    yield from gates.withdraw(key, by=wish.by.shown, reason=wish.reason)
+    why = f"cancelled by {wish.by.shown}: {wish.reason}"
+    return (yield from gates.close(key, row, EVENTS[wish.act], why=why))
 
 
 def _hasten(key: OperationKey, row: Row, wish: Wish) -> Script[Row]:

@@ -82,6 +82,25 @@ def proof_before(key: OperationKey, attempt: int) -> Script[tuple[Outcome, Evide
     return None if row is None else (Outcome(outcome=succeeded, receipt=row["body"]), kind)
 
 
+def has_lost_attempt(key: OperationKey, row: Row) -> Script[bool]:
+    """Say whether nobody knows what became of one of an operation's attempts."""
+    lost = yield from one_row(
+        "get_lost_attempt_before", **key_params(key), attempt=row["attempt"] + 1, outcome=AttemptOutcome.UNKNOWN
+    )
+    return lost is not None
+
+
+def unknown_again(key: OperationKey, row: Row, why: str) -> Script[Row]:
+    """Move an operation that was to be sent again after a lost reply, and may not be any more, to `unknown`."""
+    state = advance(OPERATION, OperationState(row["state"]), OperationEvent.RESEND_OVER)
+    kept = Outcome(outcome=AttemptOutcome.UNKNOWN, error_class=row["error_class"], error_text=row["error_text"])
+    moved = yield from held_row(
+        "settle_if_unmoved", **key_params(key), version=row["version"], **columns(state, kept, EvidenceKind.REPLY)
+    )
+    yield from open_case(key, moved, CaseKind.UNKNOWN_OUTCOME, f"an attempt's outcome was lost, and {why}")
+    return moved
+
+
 def prove_absent(key: OperationKey, row: Row, by: EvidenceKind) -> Script[Row]:
     """Free an operation for another attempt: the one whose outcome was unknown provably did not happen."""
     absent = Outcome(outcome=AttemptOutcome.NOT_SENT)

@@ -16,7 +16,7 @@ from counterfoil.storage import rows
 from counterfoil.storage.script import Row, Script, all_rows, held_row, lone_row, one_row, several_rows
 from counterfoil.storage.scripts import gates, grants, settling
 from counterfoil.storage.scripts.claims import CLAIMED, Granted, Request
-from counterfoil.storage.scripts.moves import Outcome, key_params
+from counterfoil.storage.scripts.moves import Outcome, has_lost_attempt, key_params, unknown_again
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -153,25 +153,30 @@ def _known(wish: Wish) -> Script[Known]:
     request = wish.request
     row = yield from held_row("look_at_operation", **request.id)
     known = _seen(request, row)
-    if not isinstance(known.decision, AwaitsApproval | NeedsApproval | MayClaim) or row["sender"] == Sender.DISPATCHER:
-        return known
-    if row["approved_until"] is None or row["attempt"]:
-        return known
-    return (yield from _handed_over(wish))
+    return (yield from _handed_over(wish)) if _may_be_handed_over(known) else known
+
+
+def _may_be_handed_over(known: Known) -> bool:
+    """Say whether its caller asked about an operation and has not tried to send it."""
+    is_callers = known.row["sender"] == Sender.CALLER and not known.row["attempt"]
+    was_asked = known.row["approved_until"] is not None
+    return is_callers and was_asked and isinstance(known.decision, AwaitsApproval | NeedsApproval | MayClaim)
 
 
 def _handed_over(wish: Wish) -> Script[Known]:
     """Let a dispatcher send what its caller asked approval for, and now leaves to it."""
     row = yield from held_row("lock_operation", **wish.request.id)
+    if not _may_be_handed_over(known := _seen(wish.request, row)):
+        return known
     terms = {name: _columns(wish)[name] for name in _TERMS}
-    handed = yield from one_row(
+    handed = yield from held_row(
         "hand_to_dispatcher_if_unsent",
         **wish.request.id,
         **terms,
         version=row["version"],
         sender=Sender.DISPATCHER.value,
     )
-    return _seen(wish.request, handed or row)
+    return _seen(wish.request, handed)
 
 
 _TERMS = ("stream", "due_at", "delay", "time_to_live", "max_attempts", "time_limit", "lease")
@@ -186,7 +191,7 @@ def _columns(wish: Wish) -> dict[str, Any]:
     return {
         **request.columns(),
         "sender": Sender.DISPATCHER.value,
-        **gates.held_columns(request.gate),
+        **gates.held_columns(request.gate, time_to_live=terms.time_to_live),
         "state": (OperationState.PENDING if request.gate is None else gates.AWAITING).value,
         "payload": request.payload,
         "stream": terms.stream,
@@ -323,10 +328,18 @@ def _end(one: Ended) -> Script[settling.Settled | settling.Late | None]:
             return None
         case Unapproved():
             if (yield from _release(one.key, one.fence, 0)):
-                row = yield from held_row("lock_operation", **key_params(one.key))
-                asking = gates.Asking(asker="", requested_by=one.requested_by)
-                yield from gates.ask_again(one.key, row, one.gate, asking)
+                yield from _hold(one)
             return None
+
+
+def _hold(one: Unapproved) -> Script[None]:
+    """Ask for a decision before an intent is sent, unless it may have been sent before: then a person must look."""
+    row = yield from held_row("lock_operation", **key_params(one.key))
+    if (yield from has_lost_attempt(one.key, row)):
+        yield from unknown_again(one.key, row, "it may not be sent again without an approval, which nobody gave")
+    else:
+        asking = gates.Asking(asker="", requested_by=one.requested_by)
+        yield from gates.ask_again(one.key, row, one.gate, asking)
 
 
 def _release(key: OperationKey, fence: int, delay: int) -> Script[bool]:
@@ -339,4 +352,6 @@ def _release(key: OperationKey, fence: int, delay: int) -> Script[bool]:
         state=OperationState.PENDING,
         expected_state=OperationState.IN_FLIGHT,
     )
+    if given_back is not None:
+        yield from gates.give_back(key, given_back)
     return given_back is not None

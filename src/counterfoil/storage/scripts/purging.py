@@ -107,5 +107,5 @@ def _drop_receipt(key: OperationKey, version: int) -> Script[None]:
 
 
 def _forget(key: OperationKey) -> Script[None]:
-    for statement in ("forget_evidence", "forget_attempts", "forget_cases", "forget_operation"):
+    for statement in ("forget_evidence", "forget_attempts", "forget_cases", "forget_approvals", "forget_operation"):
         yield from all_rows(statement, **key_params(key))

@@ -25,17 +25,16 @@ from counterfoil.storage.scripts.claims import LostRace
 from counterfoil.storage.scripts.moves import (
     Outcome,
     columns,
+    has_lost_attempt,
     key_params,
     mark_lost,
-    open_case,
     put_off,
     settle_case,
+    unknown_again,
 )
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-
-EXPIRED = advance(OPERATION, OperationState.PENDING, OperationEvent.INTENT_EXPIRED)
 
 
 def lapsed(limit: int) -> Script[Sequence[Row]]:
@@ -87,43 +86,18 @@ def expire_decisions(limit: int) -> Script[tuple[Row, ...]]:
 def _end_decision(key: OperationKey, row: Row) -> Script[Row]:
     if row["state"] == OperationState.AWAITING_APPROVAL:
         return (yield from gates.expire(key, row))
-    if (yield from _has_lost_attempt(key, row)):
-        return (yield from _unknown_again(key, row, "its approval ran out before it was sent again"))
+    if (yield from has_lost_attempt(key, row)):
+        return (yield from unknown_again(key, row, "its approval ran out before it was sent again"))
     last = yield from held_row("get_newest_approval", **key_params(key))
     return (yield from gates.ask_again(key, row, gates.stored_gate(last), gates.asking_of(last)))
 
 
-def _has_lost_attempt(key: OperationKey, row: Row) -> Script[bool]:
-    lost = yield from one_row(
-        "get_lost_attempt_before", **key_params(key), attempt=row["attempt"] + 1, outcome=AttemptOutcome.UNKNOWN
-    )
-    return lost is not None
-
-
 def _expire_one(key: OperationKey, row: Row) -> Script[Row]:
-    if (yield from _has_lost_attempt(key, row)):
-        return (yield from _unknown_again(key, row, "the lifetime of its key ended before it was sent again"))
-    return (
-        yield from held_row(
-            "close_intent_if_unmoved",
-            **key_params(key),
-            version=row["version"],
-            state=EXPIRED,
-            expected_state=OperationState.PENDING,
-            error_text="it was not sent in the time it had",
-        )
-    )
-
-
-def _unknown_again(key: OperationKey, row: Row, why: str) -> Script[Row]:
-    state = advance(OPERATION, OperationState.PENDING, OperationEvent.RESEND_OVER)
-    kept = Outcome(outcome=AttemptOutcome.UNKNOWN, error_class=row["error_class"], error_text=row["error_text"])
-    moved = yield from held_row(
-        "settle_if_unmoved", **key_params(key), version=row["version"], **columns(state, kept, EvidenceKind.REPLY)
-    )
-    reason = f"an attempt's outcome was lost, and {why}"
-    yield from open_case(key, moved, CaseKind.UNKNOWN_OUTCOME, reason)
-    return moved
+    if (yield from has_lost_attempt(key, row)):
+        return (yield from unknown_again(key, row, "the lifetime of its key ended before it was sent again"))
+    why = "it was not sent in the time it had"
+    yield from gates.run_out(key, reason=why)
+    return (yield from gates.close(key, row, OperationEvent.INTENT_EXPIRED, why=why))
 
 
 def unknown_due(limit: int) -> Script[Sequence[Row]]:
@@ -136,17 +110,17 @@ def look_later(key: OperationKey, version: int, *, due_at: int = 0, delay: int =
     yield from one_row("postpone_look_up", **key_params(key), version=version, due_at=due_at, delay=delay)
 
 
-def resend_if_unmoved(key: OperationKey, version: int) -> Script[Row | LostRace]:
+def resend_if_unmoved(key: OperationKey, version: int, *, gated: bool) -> Script[Row | LostRace]:
     """Let an intent be sent again under its provider's key, if that is harmless still and a try is left.
 
-    A caller's operation is sent again by its caller alone.
+    A caller's operation is sent again by its caller alone; one that is `gated` under a decision that holds.
     """
     row = yield from one_row("lock_operation_if_free", **key_params(key))
     if row is None or row["version"] != version or row["state"] != OperationState.UNKNOWN:
         return LostRace()
     seen, tries = rows.snapshot(row), rows.tries(row)
     plan = resend_plan(seen.facts, seen.times)
-    permitted = is_open(seen.approved_until, now=seen.now, gated=False)
+    permitted = is_open(seen.approved_until, now=seen.now, gated=gated)
     if tries.sender is not Sender.DISPATCHER or tries.used_up or plan is None or not permitted:
         return LostRace()
     state = advance(OPERATION, OperationState.UNKNOWN, OperationEvent.RESEND_ALLOWED)

@@ -40,7 +40,7 @@ from counterfoil.storage.script import (
     several_rows,
     user_code,
 )
-from counterfoil.storage.scripts import grants
+from counterfoil.storage.scripts import gates, grants
 from counterfoil.storage.scripts.claims import CLAIMED, Granted, Request, Seen, begun, judge, take, unknown_case
 from counterfoil.storage.scripts.moves import (
     Outcome,
@@ -251,8 +251,13 @@ def _recorded(key: OperationKey, granted: Granted, outcome: Outcome, event: Oper
     return Settled(row, (yield from unknown_case(key, row)))
 
 
+LATE_REPLY = "a late reply"
+"""Who ended an approval that was asked for while the operation had happened."""
+
+
 def _late_proof(key: OperationKey, row: Row, outcome: Outcome, kind: CaseKind | None) -> Script[Settled]:
     state = advance(OPERATION, OperationState(row["state"]), _LATE_EVENT[outcome.outcome])
+    yield from gates.withdraw(key, by=LATE_REPLY, reason="it had happened by then")
     moved = yield from settle_unmoved(key, row, state, outcome, EvidenceKind.LATE_REPLY)
     if kind is not None:
         yield from open_case(key, moved, kind, f"late proof that it happened, while it counted as {row['state']}")
@@ -263,18 +268,11 @@ def transactional(request: Request, work: Callable[[], Script[Outcome]]) -> Scri
     """Do a transactional effect's work and record it, in the one transaction that holds its business rows.
 
     The operation's row comes first: whoever wants the same operation waits there, before its work has done anything.
+    Where a decision is needed, it is there since somebody was asked.
     """
     if (refused := (yield from grants.refusal(request))) is not None:
         return Seen(refused, {})
-    new = yield from one_row(
-        "insert_claimed_operation",
-        **request.columns(),
-        state=CLAIMED.value,
-        payload=None,
-        holder=request.holder,
-        lease=0,
-        time_limit=0,
-    )
+    new = None if request.gate is not None else (yield from _begin(request))
     if new is not None:
         granted = begun(request, new["now"])
     else:
@@ -288,6 +286,20 @@ def transactional(request: Request, work: Callable[[], Script[Outcome]]) -> Scri
     if told is None:
         raise LookupError(f"operation {request.key} moved inside one transaction")
     return Settled(_row(request, granted.attempt, _RETURNED, outcome, told["now"]))
+
+
+def _begin(request: Request) -> Script[Row | None]:
+    return (
+        yield from one_row(
+            "insert_claimed_operation",
+            **request.columns(),
+            state=CLAIMED.value,
+            payload=None,
+            holder=request.holder,
+            lease=0,
+            time_limit=0,
+        )
+    )
 
 
 def by_body(body: Callable[[Any], Any], encode: Callable[[Any], Outcome]) -> Callable[[], Script[Outcome]]:

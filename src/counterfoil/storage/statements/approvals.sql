@@ -35,9 +35,9 @@ where tenant = :tenant
 order by seq desc
 limit 1;
 
--- name: count_followers
--- Count the operations that follow one which was edited.
-select count(distinct operation_id) as followers
+-- name: get_newest_follower
+-- Read the number of the last operation that follows one which was edited; null if none does.
+select max(cast(substr(operation_id, cast(:digits_from as integer)) as integer)) as number
 from counterfoil_approval
 where tenant = :tenant
   and root_id = :root_id
@@ -93,6 +93,16 @@ where tenant = :tenant
   and state = :state
 returning seq;
 
+-- name: give_decision_back
+-- Take back that an operation was sent under the decision that holds, if its last claim was the first under it.
+update counterfoil_approval
+set spent_at = null
+where tenant = :tenant
+  and operation_id = :operation_id
+  and state = :state
+  and spent_at >= :claimed_at
+returning seq;
+
 -- name: permit_operation_if_unmoved
 -- Let an operation be sent, until its decision runs out.
 update counterfoil_operation
@@ -145,6 +155,7 @@ set sender = :sender,
   stream = :stream,
   due_at = {most}(:due_at, {now} + :delay),
   expires_at = {now} + :time_to_live,
+  decide_by = case when decide_by > {now} + :time_to_live then {now} + :time_to_live else decide_by end,
   max_attempts = :max_attempts,
   time_limit = :time_limit,
   lease = :lease,
@@ -176,7 +187,7 @@ limit :limit;
 
 -- name: list_undone_of_thread
 -- Read the operations of a thread that wait for a decision, or for their own step to send them after one.
-select operation_id, state, version
+select operation_id
 from counterfoil_operation
 where tenant = :tenant
   and thread_id = :thread_id
@@ -187,11 +198,10 @@ where tenant = :tenant
 order by operation_id;
 
 -- name: wake_decided_thread
--- Let a workflow be due that waits for a decision.
+-- Let a workflow be due that waits for a decision: at once, or as soon as its run ends, which may be about to wait.
 update counterfoil_thread
 set due_at = {now}
 where tenant = :tenant
   and thread_id = :thread_id
-  and status is not null
-  and parked_on is not null
+  and (status = 'running' or (status is not null and parked_on is not null))
 returning status, graph, graph_version;

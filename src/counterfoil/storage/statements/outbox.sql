@@ -116,7 +116,7 @@ where tenant = :tenant
   and operation_id = :operation_id
   and fence = :fence
   and state = :expected_state
-returning seq;
+returning claimed_at, approved_until;
 
 -- name: postpone_intent
 -- Let an intent wait before its next attempt: for a pause, some of it taken off at random so that workers do not come in

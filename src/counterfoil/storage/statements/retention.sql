@@ -126,6 +126,14 @@ where tenant = :tenant
   and state <> 'open'
 returning seq;
 
+-- name: forget_approvals
+-- Delete what was asked about an operation that is forgotten; none of it waits for a decision.
+delete from counterfoil_approval
+where tenant = :tenant
+  and operation_id = :operation_id
+  and state <> 'pending'
+returning seq;
+
 -- name: forget_operation
 -- Forget an operation that is settled: from now on its id is new.
 delete from counterfoil_operation

@@ -1,0 +1,264 @@
+"""Requests and decisions run out by the database's clock; what ran out is asked about again, or is over for good."""
+
+from typing import Any
+
+import pytest
+
+from counterfoil import Absent, NotSent, Policy, Provider, codec
+from counterfoil.core.states import AttemptOutcome
+from counterfoil.errors import (
+    ApprovalExpired,
+    ApprovalRequired,
+    DecisionConflict,
+    EffectNotSent,
+    OutcomeUnknown,
+)
+from counterfoil.model import Origin, Trusted
+from counterfoil.storage.scripts import claims, settling
+from counterfoil.storage.scripts.moves import Outcome
+from tests.conformance.subject import Subject
+from tests.conformance.test_approvals import asked, colour, decide, listed, request, show, store
+from tests.conformance.test_outbox import MINUTE, Turning, lose, not_sent, pass_by
+from tests.conformance.test_unknown import Answers
+
+__all__ = ["colour", "store"]
+
+BRIEF = Policy(decide_within="10m", valid_for="5m")
+SOON, WITHIN, VALID = 1, 10 * MINUTE, 5 * MINUTE
+
+
+@pytest.mark.parametrize("ruling", ["approve", "reject", "cancel", "edit"])
+@pytest.mark.parametrize("late_by", [-SOON, 0, SOON])
+def test_a_request_runs_out_at_its_time(blocking: Subject, late_by: int, ruling: str) -> None:
+    create = blocking.ticket(approval=BRIEF)
+    first = asked(blocking, create)
+    more = {"changes": {"title": "b"}} if ruling == "edit" else {}
+    pass_by(blocking, WITHIN + late_by)
+    if late_by < 0:
+        decide(blocking, ruling, first, **more)
+        return
+    for _ in range(2):
+        with pytest.raises(DecisionConflict, match=r"expired.*nobody decided in time"):
+            decide(blocking, ruling, first, **more)
+    assert (blocking.state, len(blocking.sent)) == ("expired", 0)
+    with pytest.raises(ApprovalExpired):
+        blocking.perform(create, title="a")
+
+
+@pytest.mark.parametrize("late_by", [-SOON, 0])
+@pytest.mark.parametrize("how", ["perform", "enqueue", "drain", "request"])
+def test_what_nobody_decided_is_over_whoever_looks_first(subject: Subject, how: str, late_by: int) -> None:
+    create = subject.ticket(approval=BRIEF)
+    first = asked(subject, create)
+    pass_by(subject, WITHIN + late_by)
+    over = late_by >= 0
+    if how == "perform":
+        with pytest.raises(ApprovalExpired if over else ApprovalRequired):
+            subject.perform(create, title="a")
+    elif how == "request":
+        assert request(subject, create, title="a").state == ("expired" if over else "pending")
+    elif how == "enqueue":
+        subject.enqueue(create, title="a")
+        subject.drain(create)
+    else:
+        subject.drain(create)
+    assert subject.state == ("expired" if over else "awaiting_approval")
+    found = show(subject, first).approval
+    assert (found.state, found.decided_by) == (("expired", "time") if over else ("pending", None))
+    assert len(subject.sent) == 0
+
+
+@pytest.mark.parametrize("late_by", [-SOON, 0, SOON])
+def test_a_decision_holds_for_its_time_and_is_asked_for_again_after_it(subject: Subject, late_by: int) -> None:
+    create = subject.ticket(approval=BRIEF)
+    first = asked(subject, create)
+    decide(subject, "approve", first)
+    pass_by(subject, VALID + late_by)
+    if late_by < 0:
+        assert subject.perform(create, title="a").answered_from == "effect"
+        return
+    again = asked(subject, create)
+    assert again != first
+    old = show(subject, first).approval
+    assert (old.state, old.decided_by) == ("expired", "time")
+    assert len(subject.sent) == 0
+    decide(subject, "approve", again)
+    assert subject.perform(create, title="a").answered_from == "effect"
+    assert len(subject.sent) == 1
+
+
+def test_a_decision_that_ran_out_is_asked_for_on_the_terms_of_the_first(subject: Subject) -> None:
+    create = subject.ticket()
+    plain = request(subject, create, title="a", principal="bot")
+    decide(subject, "approve", plain.approval_id)
+    pass_by(subject, 24 * 60 * MINUTE)
+    again = show(subject, asked(subject, create)).approval
+    assert again.requested_by == "bot"
+    assert again.decide_by - again.requested_at == plain.decide_by - plain.requested_at
+
+
+def test_the_same_decision_after_it_ran_out_does_not_look_as_if_it_held(subject: Subject) -> None:
+    create = subject.ticket(approval=BRIEF)
+    first = asked(subject, create)
+    decide(subject, "approve", first)
+    pass_by(subject, VALID)
+    with pytest.raises(DecisionConflict, match=r"before the decision ran out.*asked about again, as approval-"):
+        decide(subject, "approve", first)
+    (again,) = listed(subject)
+    assert again.approval_id != first
+    assert decide(subject, "approve", again.approval_id).approved
+    subject.perform(create, title="a")
+    assert len(subject.sent) == 1
+
+
+def test_a_decision_that_ran_out_before_the_next_attempt_is_asked_for_again(subject: Subject) -> None:
+    create = subject.ticket(Turning(not_sent, None), approval=BRIEF)
+    decide(subject, "approve", asked(subject, create))
+    with pytest.raises(EffectNotSent):
+        subject.perform(create, title="a")
+    pass_by(subject, VALID)
+    again = asked(subject, create)
+    assert (subject.state, subject.attempts()) == ("awaiting_approval", ["not_sent"])
+    decide(subject, "approve", again)
+    assert subject.perform(create, title="a").attempt == 2
+    assert len(subject.sent) == 2
+
+
+@pytest.mark.parametrize("ruling", ["reject", "cancel", "edit"])
+def test_what_is_asked_again_after_an_attempt_is_decided_in_any_way(blocking: Subject, ruling: str) -> None:
+    create = blocking.ticket(Turning(not_sent, None), approval=BRIEF)
+    decide(blocking, "approve", asked(blocking, create))
+    with pytest.raises(EffectNotSent):
+        blocking.perform(create, title="a")
+    pass_by(blocking, VALID)
+    more = {"changes": {"title": "b"}} if ruling == "edit" else {}
+    decide(blocking, ruling, asked(blocking, create), **more)
+    assert len(blocking.sent) == 1
+
+
+def test_two_attempts_under_one_decision(subject: Subject) -> None:
+    create = subject.ticket(Turning(not_sent, None), approval=BRIEF)
+    decide(subject, "approve", asked(subject, create))
+    with pytest.raises(EffectNotSent):
+        subject.perform(create, title="a")
+    pass_by(subject, VALID - SOON)
+    assert subject.perform(create, title="a").attempt == 2
+
+
+KEYED = Provider(key_lifetime="24h")
+
+
+@pytest.mark.parametrize("late_by", [-SOON, 0])
+def test_a_lost_reply_is_not_sent_again_under_a_decision_that_ran_out(subject: Subject, late_by: int) -> None:
+    create = subject.ticket(Turning(lose, None), approval=BRIEF, provider=KEYED)
+    decide(subject, "approve", asked(subject, create))
+    with pytest.raises(OutcomeUnknown):
+        subject.perform(create, title="a")
+    pass_by(subject, VALID + late_by)
+    if late_by < 0:
+        assert subject.perform(create, title="a").attempt == 2
+        assert len(set(subject.sent.keys)) == 1
+        return
+    with pytest.raises(OutcomeUnknown, match="its approval ran out") as caught:
+        subject.perform(create, title="a")
+    assert caught.value.retry == "after_reconcile"
+    subject.drain(create)
+    assert (subject.state, len(subject.sent), subject.cases()) == ("unknown", 1, ["unknown_outcome"])
+    assert listed(subject) == []  # what may have happened is not asked about: a person settles it
+
+
+@pytest.mark.parametrize("kind", ["perform", "enqueue"])
+def test_what_proved_absent_is_asked_about_again_if_its_decision_ran_out(subject: Subject, kind: str) -> None:
+    looking = Answers(Absent())
+    provider = subject.provider(lookup=looking, lookup_lag="1s")
+    create = subject.ticket(Turning(lose, None), approval=BRIEF, provider=provider)
+    if kind == "enqueue":
+        subject.enqueue(create, title="a")
+        decide(subject, "approve", listed(subject)[0].approval_id)
+        subject.drain(create)
+    else:
+        decide(subject, "approve", asked(subject, create))
+        with pytest.raises(OutcomeUnknown):
+            subject.perform(create, title="a")
+    pass_by(subject, VALID)
+    if kind == "enqueue":
+        subject.drain(create)
+        pass_by(subject, MINUTE)
+        subject.drain(create)
+    else:
+        with pytest.raises(ApprovalRequired):
+            subject.perform(create, title="a")
+    assert (subject.state, len(subject.sent)) == ("awaiting_approval", 1)
+    decide(subject, "approve", listed(subject)[0].approval_id)
+    if kind == "enqueue":
+        subject.drain(create)
+    else:
+        subject.perform(create, title="a")
+    assert (subject.state, len(subject.sent)) == ("succeeded", 2)
+
+
+def test_a_late_reply_wins_over_what_is_asked_again(subject: Subject) -> None:
+    """The attempt was taken for absent, its decision ran out: its late success settles it, and nothing is asked."""
+    late_success(subject, ruling=None)
+    assert (subject.state, subject.cases(), listed(subject)) == ("succeeded", ["possible_double_effect"], [])
+    states = [row["state"] for row in sorted(subject.rows("approval"), key=lambda row: row["seq"])]
+    assert states == ["expired", "cancelled"]
+
+
+def test_a_late_reply_wins_over_a_rejection(subject: Subject) -> None:
+    late_success(subject, ruling="reject")
+    assert (subject.state, subject.cases()) == ("succeeded", ["possible_double_effect"])
+
+
+def test_a_late_reply_wins_over_an_approval_that_was_not_used(subject: Subject) -> None:
+    late_success(subject, ruling="approve")
+    assert (subject.state, subject.cases()) == ("succeeded", ["possible_double_effect"])
+    assert listed(subject, state="approved") == []
+
+
+def late_success(subject: Subject, ruling: str | None) -> None:
+    """Let an attempt succeed long after it was proved absent and its operation was asked about again."""
+    provider = subject.provider(lookup=Answers(Absent()), lookup_lag="1s")
+    create = subject.ticket(lambda: 7, approval=BRIEF, provider=provider)
+    decide(subject, "approve", asked(subject, create))
+    store = subject.cf.desk.store
+    job = subject.cf.desk.job(create, {"title": "a"}, Trusted(tenant="team-a", request_id="r-1"), Origin())
+    granted = store.write(lambda: claims.claim(job.request))
+    pass_by(subject, VALID)
+    again = asked(subject, create)  # the lease is over, the look-up proves absence, the decision ran out
+    if ruling is not None:
+        decide(subject, ruling, again)
+    outcome = Outcome(outcome=AttemptOutcome.SUCCEEDED, receipt=codec.encode_receipt(7).body)
+    store.write(lambda: settling.settle(job.request, granted, outcome))
+
+
+def test_a_policy_that_came_later_asks_before_the_next_attempt(subject: Subject) -> None:
+    create = subject.ticket(Turning(not_sent, None))
+    with pytest.raises(EffectNotSent):
+        subject.perform(create, title="a")
+    object.__setattr__(create, "approval", BRIEF)
+    asked(subject, create)
+    assert (subject.state, len(subject.sent)) == ("awaiting_approval", 1)
+
+
+def test_a_policy_that_came_later_lets_nobody_send_a_lost_one_again(subject: Subject) -> None:
+    create = subject.ticket(Turning(lose, None), provider=KEYED)
+    with pytest.raises(OutcomeUnknown):
+        subject.perform(create, title="a")
+    object.__setattr__(create, "approval", BRIEF)
+    with pytest.raises(OutcomeUnknown):
+        subject.perform(create, title="a")
+    assert (subject.state, len(subject.sent)) == ("unknown", 1)
+
+
+def test_what_raises_not_sent_under_a_decision_is_not_withdrawn_from_under_the_next_attempt(subject: Subject) -> None:
+    def end(call: Any, *, title: str) -> Any:
+        raise NotSent(title)
+
+    create = subject.effect(end, approval=BRIEF)
+    first = asked(subject, create)
+    decide(subject, "approve", first)
+    with pytest.raises(EffectNotSent):
+        subject.perform(create, title="a")
+    with pytest.raises(DecisionConflict):
+        decide(subject, "cancel", first)
