@@ -64,12 +64,23 @@ def test_the_columns_are_aligned_and_an_unknown_is_shown_beside_its_count() -> N
     assert third.endswith("1 (1 unknown)")
 
 
+@pytest.mark.parametrize(("counts", "shown", "kept"), [((0, 0, 1), "0, then 1", True), ((0, 1, 1), "1, then 1", False)])
+def test_what_is_approved_again_is_counted_before_and_after(
+    counts: tuple[int, ...],
+    shown: str,
+    kept: bool,  # noqa: FBT001 - the expectation
+) -> None:
+    row = a_row("parameters-changed", 1, played(*counts, ends=("waiting", "waiting", "finished")))
+    assert showing.table([row]).endswith(shown)
+    assert (row.keeps_promise, showing.as_json([*GOOD, row], GONE)["rows"][-1]["approved_again"]) == (kept, 1)
+
+
 def test_the_totals_are_one_sentence() -> None:
     assert showing.totals(GOOD).endswith(
-        "for 3 business requests plain LangGraph opened 8 tickets, Counterfoil 3, with 1 outcome reported as unknown"
-        " and never guessed."
+        "where 3 tickets are right, plain LangGraph opened 8, Counterfoil 3, with 1 outcome reported as unknown and"
+        " never guessed."
     )
-    assert showing.totals(GOOD[:2]).endswith("opened 5 tickets, Counterfoil 2.")
+    assert showing.totals(GOOD[:2]).endswith("opened 5, Counterfoil 2.")
 
 
 def test_the_replay_names_calls_tickets_and_receipts() -> None:
@@ -115,6 +126,7 @@ def test_the_json_has_the_counts_and_what_the_runs_told() -> None:
         "situation": "interrupt-after-post",
         "plain": 2,
         "counterfoil": 1,
+        "approved_again": None,
         "unknown": 0,
         "note": "posted, waiting; answered from the receipt, finished",
     }

@@ -26,6 +26,9 @@ COUNTS = [
     ("two-workers", 2, 1, 0),
     ("other-payload", 2, 1, 0),
     ("three-operations", 3, 3, 0),
+    ("reviewer-rejects", 0, 0, 0),
+    ("rejected-by-another-route", 1, 0, 0),
+    ("parameters-changed", 1, 0, 0),  # until they are approved, too
 ]
 
 # What Counterfoil's runs must have told: a right count alone could also come from a run that did nothing.
@@ -38,6 +41,9 @@ NOTES = {
     "earlier-checkpoint": "posted, finished; answered from the receipt, finished",
     "other-payload": "posted, finished; fingerprint-mismatch",
     "three-operations": "posted, finished; posted, finished; posted, finished",
+    "reviewer-rejects": "waiting; finished",
+    "rejected-by-another-route": "waiting; approval-rejected",
+    "parameters-changed": "waiting; waiting; posted, finished",
 }
 
 
@@ -72,7 +78,7 @@ def test_nothing_is_said_on_standard_error(done: subprocess.CompletedProcess[str
     assert done.stderr == ""
 
 
-def test_the_rows_are_the_ten_situations_in_order(rows: dict[str, dict[str, Any]]) -> None:
+def test_the_rows_are_the_situations_in_order(rows: dict[str, dict[str, Any]]) -> None:
     assert list(rows) == [slug for slug, *_ in COUNTS]
 
 
@@ -87,6 +93,12 @@ def test_the_server_counted(
 @pytest.mark.parametrize("slug", NOTES)
 def test_the_runs_ended(rows: dict[str, dict[str, Any]], slug: str) -> None:
     assert rows[slug]["note"] == NOTES[slug]
+
+
+def test_what_had_changed_is_sent_once_when_it_is_approved_too(rows: dict[str, dict[str, Any]]) -> None:
+    again = {slug: row["approved_again"] for slug, row in rows.items()}
+    assert again.pop("parameters-changed") == 1
+    assert set(again.values()) == {None}
 
 
 def test_an_unknown_outcome_parks_the_run_on_a_case(rows: dict[str, dict[str, Any]]) -> None:
@@ -145,7 +157,7 @@ def test_in_a_named_database_it_counts_the_same_and_touches_nobodys_rows(url: st
     assert {row["situation"]: row["note"] for row in told["rows"] if row["situation"] in NOTES} == NOTES
     assert stores.execute(url, everything)[:1] == before
     tenants = told["kept"]["tenants"]
-    for tenant, operations in zip(tenants, (11, 1), strict=True):
+    for tenant, operations in zip(tenants, (15, 1), strict=True):
         assert len(Line(url).json("ops list --tenant", tenant)) == operations
     for table in ("operation", "thread", "checkpoint"):
         whose = f"select distinct tenant from counterfoil_{table}"  # noqa: S608 - ours

@@ -44,8 +44,8 @@ def command() -> None:
 def tickets(ctx: click.Context, *, as_json: bool, keep: Path | None, url: str | None) -> None:
     """Open tickets through kills, retries and resumes: plain LangGraph beside Counterfoil.
 
-    Ten everyday situations against a real HTTP ticket server in a process of its own, with really killed processes.
-    Both columns are the server's counts. Exit code 8 if one of Counterfoil's is not what it must be.
+    Thirteen everyday situations against a real HTTP ticket server in a process of its own, with really killed
+    processes. Both columns are the server's counts. Exit code 8 if one of Counterfoil's is not what it must be.
 
     Without --url everything is in files that are gone afterwards; plain LangGraph's checkpoints always are in files.
     """
@@ -59,7 +59,7 @@ def tickets(ctx: click.Context, *, as_json: bool, keep: Path | None, url: str | 
     with _folder(keep) as folder:
         places = _places(Path(folder), url, kept=keep is not None)
         if sys.stderr.isatty():
-            click.echo("Playing ten situations in both columns, about ten seconds ...", err=True)
+            click.echo("Playing thirteen situations in both columns, about fifteen seconds ...", err=True)
         try:
             rows = play_all(places)
         except DemoBroken as error:

@@ -60,7 +60,7 @@ class Places:
             raise InvalidUrl(
                 "The demo runs in many processes, and sqlite:///:memory: is seen by one alone. Name a file."
             )
-        with Counterfoil.open(url) as cf:  # what is wrong with it is told here and not by ten processes
+        with Counterfoil.open(url) as cf:  # what is wrong with it is told here and not by many processes
             cf.desk.store.write(_write_nothing)
         whole = anchored(url, Path.cwd())
         shown = read.path if isinstance(read, PostgresUrl) else whole

@@ -1,4 +1,4 @@
-"""Show a run of the ten situations: as a table for people, as plain data for programs."""
+"""Show a run of the thirteen situations: as a table for people, as plain data for programs."""
 
 import platform
 import shlex
@@ -16,8 +16,8 @@ from counterfoil.demo.tickets import Row
 
 PLAIN, MANAGED = "plain LangGraph", "with Counterfoil"
 TOTALS: Final = (
-    "The ticket server's own counts: for {requests} business requests plain LangGraph opened {plain} tickets,"
-    " Counterfoil {managed}{unknown}."
+    "The ticket server's own counts: where {requests} tickets are right, plain LangGraph opened {plain}, Counterfoil"
+    " {managed}{unknown}."
 )
 GRAPH: Final = Path(__file__).with_name("graph.py")
 _PACKAGES: Final = (
@@ -53,6 +53,8 @@ def table(rows: Sequence[Row]) -> str:
 
 def _cell(row: Row) -> str:
     played = row.counterfoil
+    if row.situation.asks_again:
+        return f"{played.before}, then {played.tickets}"
     return f"{played.tickets} ({played.unknown} unknown)" if played.unknown else str(played.tickets)
 
 
@@ -127,7 +129,8 @@ def _row(row: Row) -> dict[str, Any]:
     return {
         "situation": row.situation.slug,
         "plain": row.plain.tickets,
-        "counterfoil": row.counterfoil.tickets,
+        "counterfoil": row.counterfoil.before if row.situation.asks_again else row.counterfoil.tickets,
+        "approved_again": row.counterfoil.tickets if row.situation.asks_again else None,
         "unknown": row.counterfoil.unknown,
         "note": note(row.counterfoil.reports),
     }

@@ -1,4 +1,4 @@
-"""The ten everyday situations as short stories: the same story is played in both columns."""
+"""The thirteen everyday situations as short stories: the same story is played in both columns."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -6,6 +6,7 @@ from typing import Final
 
 from counterfoil.demo.places import TENANTS
 from counterfoil.demo.stage import Stage
+from counterfoil.demo.steps import APPROVE, REJECT
 from counterfoil.testing.provider_desk import Settings
 
 _FAIR: Final = Settings()
@@ -16,8 +17,9 @@ _BLIND: Final = Settings(keys=False, lookup=False)
 class Situation:
     """A story, and what Counterfoil must make of it.
 
-    `requests` is how many business requests it holds: so many tickets are right. `unknown` is how many outcomes
-    nobody can know; `ends` is how the runs must end, in any order.
+    `requests` is how many business requests may be carried out: so many tickets are right. `unknown` is how many
+    outcomes nobody can know; `ends` is how the runs must end, in any order. With `asks_again` nothing may be opened
+    before the last step, in which a person approves what had changed.
     """
 
     slug: str
@@ -27,6 +29,7 @@ class Situation:
     requests: int = 1
     unknown: int = 0
     server: Settings = _FAIR
+    asks_again: bool = False
 
 
 def killed_after_post(stage: Stage) -> None:
@@ -92,6 +95,25 @@ def three_operations(stage: Stage) -> None:
         stage.start(tenant=tenant, request_id=request_id, thread_id=f"{tenant}/{request_id}")
 
 
+def reviewer_rejects(stage: Stage) -> None:
+    """Ask a person for a permission, who says no."""
+    stage.ask()
+    stage.decide(REJECT)
+
+
+def rejected_by_another_route(stage: Stage) -> None:
+    """Do the same where a second hook sends every call of the model straight to the tools."""
+    stage.ask(jumps=True)
+    stage.decide(REJECT)
+
+
+def parameters_changed(stage: Stage) -> None:
+    """Let a second hook change what was approved; approve that, too, where somebody asks."""
+    stage.ask(changed="Printer on fire")
+    stage.decide(APPROVE)
+    stage.decide(APPROVE)
+
+
 SITUATIONS: Final = (
     Situation(
         slug="killed-after-post",
@@ -155,5 +177,26 @@ SITUATIONS: Final = (
         play=three_operations,
         ends=("finished", "finished", "finished"),
         requests=3,
+    ),
+    Situation(
+        slug="reviewer-rejects",
+        title="a person is asked before the POST and rejects it",
+        play=reviewer_rejects,
+        ends=("waiting", "finished"),
+        requests=0,
+    ),
+    Situation(
+        slug="rejected-by-another-route",
+        title="the same, and a second hook jumps to the tools",
+        play=rejected_by_another_route,
+        ends=("waiting", "approval-rejected"),
+        requests=0,
+    ),
+    Situation(
+        slug="parameters-changed",
+        title="parameters changed after the approval",
+        play=parameters_changed,
+        ends=("waiting", "waiting", "finished"),
+        asks_again=True,
     ),
 )

@@ -10,7 +10,7 @@ from multiprocessing.context import ForkServerProcess
 from threading import Lock
 from typing import Any, Final
 
-from counterfoil.demo.steps import Answer, Column, Given, GoOn, Report, Start, Step
+from counterfoil.demo.steps import Answer, Column, Decide, Given, GoOn, Report, Start, Step
 from counterfoil.testing.provider_client import ProviderClient
 
 # Every step is a process of its own, forked from one that has done the imports and nothing else: it knows of the steps
@@ -103,6 +103,15 @@ class Stage:
     def answer(self, value: Any) -> None:
         """Resume the thread's interrupt, in a new process."""
         self._run(Answer(value), {})
+
+    def ask(self, **more: Any) -> None:
+        """Send a new input to the graph in which a person decides before the ticket is opened."""
+        self._run(Start({"title": "Printer offline", **more}), {"reviewed": True})
+
+    def decide(self, ruling: str) -> None:
+        """Answer whoever asks for a permission, in a new process; where nobody does, there is nothing to answer."""
+        if self.reports[-1].end == "waiting":
+            self._run(Decide(ruling), {"reviewed": True})
 
     def go_on_twice_at_once(self) -> None:
         """Resume the thread in two processes, both alive until each has been accepted or has given up."""

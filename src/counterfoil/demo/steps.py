@@ -8,6 +8,9 @@ Column = Literal["plain", "counterfoil"]
 COLUMNS: Final[tuple[Column, ...]] = ("plain", "counterfoil")
 
 
+APPROVE, REJECT = "approve", "reject"
+
+
 @dataclass(frozen=True, slots=True)
 class Start:
     """Send a new input to the thread."""
@@ -29,7 +32,14 @@ class Answer:
     value: Any
 
 
-Given = Start | GoOn | Answer
+@dataclass(frozen=True, slots=True)
+class Decide:
+    """Decide as a person who is asked for a permission: `APPROVE` or `REJECT`."""
+
+    ruling: str
+
+
+Given = Start | GoOn | Answer | Decide
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,6 +55,7 @@ class Step:
     request_id: str
     thread_id: str
     opaque: bool = False
+    reviewed: bool = False
     mail_works: bool = True
 
 

@@ -1,4 +1,4 @@
-"""Play the ten situations in both columns, a few at a time, and gather what the server counted."""
+"""Play the thirteen situations in both columns, a few at a time, and gather what the server counted."""
 
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -34,6 +34,11 @@ class Played:
         return self.counts[-1]
 
     @property
+    def before(self) -> int:
+        """Return what the server had counted before the last step."""
+        return self.counts[-2]
+
+    @property
     def unknown(self) -> int:
         """Count the runs that were parked because nobody can know the outcome."""
         return sum(report.end == "parked" for report in self.reports)
@@ -65,7 +70,9 @@ class Row:
         """Say whether Counterfoil's side is what it must be, the way its runs ended included."""
         ends = sorted(report.end for report in self.counterfoil.reports)
         counted = (self.counterfoil.tickets, self.counterfoil.unknown)
-        return counted == (self.situation.requests, self.situation.unknown) and ends == sorted(self.situation.ends)
+        waited = not self.situation.asks_again or self.counterfoil.before == 0
+        right = counted == (self.situation.requests, self.situation.unknown)
+        return right and waited and ends == sorted(self.situation.ends)
 
     def replays(self) -> dict[Column, Replay]:
         """Return the details of a situation of two steps, for both columns."""

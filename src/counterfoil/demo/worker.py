@@ -2,7 +2,7 @@
 
 import os
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from multiprocessing.connection import Connection
 from typing import Any, TypedDict
 
@@ -10,11 +10,13 @@ import httpx
 from langchain_core.runnables import RunnableConfig
 from langgraph.checkpoint.sqlite import SqliteSaver
 from langgraph.graph.state import CompiledStateGraph
-from langgraph.types import Command
+from langgraph.types import Command, Interrupt
 
 from counterfoil import Counterfoil, CounterfoilError
 from counterfoil.demo.graph import Ticket, build, create_opaque_ticket, create_ticket, post_ticket
-from counterfoil.demo.steps import Answer, GoOn, Report, Start, Step, Trace
+from counterfoil.demo.reviewed import ask_for_decision, ask_plainly, create_reviewed
+from counterfoil.demo.reviewed import build as build_reviewed
+from counterfoil.demo.steps import APPROVE, Answer, Decide, GoOn, Report, Start, Step, Trace
 from counterfoil.langgraph import perform
 
 EXPECTED_FAILURES = (httpx.HTTPError, ConnectionError)
@@ -52,7 +54,8 @@ def _returned(state: dict[str, Any], trace: Trace) -> Report:
     if "__interrupt__" not in state:
         return trace.report("finished" if state.get("notified") else "incomplete")
     asked = state["__interrupt__"][0].value
-    return trace.report("waiting" if "ticket" in asked else "parked", str(asked.get("case_id", "")))
+    is_unknown = asked.get("counterfoil") == "outcome-unknown"
+    return trace.report("parked" if is_unknown else "waiting", str(asked.get("case_id", "")))
 
 
 # --- the two columns --------------------------------------------------------------------------------------------------
@@ -65,7 +68,9 @@ def run_plain(step: Step, trace: Trace) -> dict[str, Any]:
         def open_ticket(title: str) -> Ticket:
             return post_ticket(client, title)
 
-        graph = build(trace.watch(open_ticket), mailer(step)).compile(checkpointer=saver)
+        watched = trace.watch(open_ticket)
+        builder: Any = build_reviewed(watched, ask_plainly) if step.reviewed else build(watched, mailer(step))
+        graph = builder.compile(checkpointer=saver)
         config: RunnableConfig = {"configurable": {"thread_id": step.thread_id}}
         state: dict[str, Any] = graph.invoke(what(step), place(graph, step, config), durability="sync")
         return state
@@ -75,7 +80,7 @@ def run_counterfoil(step: Step, trace: Trace) -> dict[str, Any]:
     """Run the same graph with Counterfoil."""
     with Counterfoil.open(step.database) as cf:
         cf.resources.provide(httpx.Client, lambda: connect(step.url))
-        create = create_opaque_ticket if step.opaque else create_ticket
+        create = create_reviewed if step.reviewed else create_opaque_ticket if step.opaque else create_ticket
 
         def open_ticket(title: str) -> Ticket:
             receipt = perform(create, title=title)
@@ -83,11 +88,27 @@ def run_counterfoil(step: Step, trace: Trace) -> dict[str, Any]:
             ticket: Ticket = receipt.value
             return ticket
 
-        graph = cf.compile(build(trace.watch(open_ticket), mailer(step)))
+        watched = trace.watch(open_ticket)
+        builder: Any = build_reviewed(watched, ask_for_decision) if step.reviewed else build(watched, mailer(step))
+        graph = cf.compile(builder)
         tenant = f"{step.tenant_prefix}{step.tenant}"
         who = Who(tenant=tenant, request_id=step.request_id, thread_id=step.thread_id)
-        state: dict[str, Any] = cf.run(graph, what(step), config=place(graph, step, cf.config(**who)), **who)
+        given = what(step)
+        if isinstance(step.given, Decide):
+            decide(cf, step.given, graph.get_state(cf.config(**who)).interrupts, tenant)
+            given = None
+        state: dict[str, Any] = cf.run(graph, given, config=place(graph, step, cf.config(**who)), **who)
         return state
+
+
+def decide(cf: Counterfoil, given: Decide, asked: Sequence[Interrupt], tenant: str) -> None:
+    """Decide what is asked about, as a person does by the command line."""
+    for one in asked:
+        approval_id = one.value["approval_id"]
+        if given.ruling == APPROVE:
+            cf.approvals.approve(approval_id, tenant=tenant, by="reviewer")
+        else:
+            cf.approvals.reject(approval_id, tenant=tenant, by="reviewer", reason="not this one")
 
 
 def connect(url: str) -> httpx.Client:
@@ -112,7 +133,7 @@ def what(step: Step) -> Any:
             return state
         case GoOn():
             return None
-        case Answer(value):
+        case Answer(value) | Decide(value):
             return Command(resume=value)
 
 
