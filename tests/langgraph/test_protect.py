@@ -1,16 +1,19 @@
 """A protected tool looks the same to a model and to LangChain, and each of its calls is one operation."""
 
 import asyncio
+import sys
 from typing import Annotated, Any
 
 import pytest
+from langchain_core.callbacks import CallbackManagerForToolRun
+from langchain_core.runnables import RunnableConfig
 from langchain_core.tools import BaseTool, InjectedToolCallId, StructuredTool, Tool, tool
 from langgraph.graph import END, START, StateGraph
 from langgraph.prebuilt import InjectedState, ToolRuntime
 from langgraph.types import Command, interrupt
 from pydantic import BaseModel, Field
 
-from counterfoil import Policy, Refused
+from counterfoil import AsyncCounterfoil, Policy, Refused
 from counterfoil.errors import (
     ApprovalRejected,
     ContradictoryDeclaration,
@@ -21,7 +24,7 @@ from counterfoil.errors import (
     UnknownTemplateField,
     UnstableId,
 )
-from counterfoil.langgraph import protect
+from counterfoil.langgraph import effect_of, protect
 from tests.langgraph.agency import (
     ASKING,
     GOING_ON,
@@ -176,6 +179,73 @@ def test_a_tool_of_a_json_schema_as_servers_describe_them(shop: Shop) -> None:
     assert [one.body for one in shop.tally.accepted()] == [{"order": "o-7"}]
 
 
+def test_a_parameter_that_the_schema_does_not_show_cannot_be_made_up(shop: Shop) -> None:
+    def body(order: str, force: bool = False) -> str:  # noqa: FBT001, FBT002 - as a tool's body may be
+        return f"{order} {force}: {shop.tally.accept('refund')}"
+
+    schema = {"type": "object", "properties": {"order": {"type": "string"}}, "required": ["order"]}
+    refund = protect(StructuredTool(name="refund", description="Refund.", args_schema=schema, func=body), key=KEY)
+    forged, honest = (calls(("refund", {"order": "o-7", **more})) for more in ({"force": True}, {}))
+    assert "no argument force" in told(run(shop, [refund], forged))[0]
+    assert told(run(shop, [refund], honest, thread_id="t-2")) == ["o-7 False: 1"]
+
+
+class OpenArgs(BaseModel, extra="allow"):
+    order: str
+
+
+def test_a_schema_that_lets_anything_through_lets_nothing_through_unseen(shop: Shop) -> None:
+    def body(**given: Any) -> str:
+        return str(shop.tally.accept("refund", None, given))
+
+    refund = protect(StructuredTool(name="refund", description="Refund.", args_schema=OpenArgs, func=body), key=KEY)
+    assert "no argument force" in told(run(shop, [refund], calls(("refund", {"order": "o-7", "force": True}))))[0]
+    assert shop.count == 0
+
+
+class AsLangChainPasses(BaseTool):
+    name: str = "refund"
+    description: str = "Refund an order."
+    args_schema: Any = RefundArgs
+
+    def _run(
+        self, order: str, amount: int, config: RunnableConfig, run_manager: CallbackManagerForToolRun | None = None
+    ) -> str:
+        return f"{order} {amount} {run_manager is not None} {config['configurable']['thread_id']}"
+
+
+def test_callbacks_and_configuration_reach_the_body(shop: Shop) -> None:
+    refund = protect(AsLangChainPasses(), key=KEY)
+    assert told(run(shop, [refund], calls(("refund", {"order": "o-7"})))) == ["o-7 5 True t-1"]
+
+
+def test_a_text_alone_is_the_first_argument(shop: Shop) -> None:
+    @tool
+    def refund(order: str) -> str:
+        """Refund an order."""
+        return f"refunded {order}"
+
+    protected = protect(refund, key=KEY)
+    graph = shop.cf.compile(chain(("pay", lambda _: {"log": [protected.invoke("o-7")]})))
+    assert shop.cf.run(graph, {}, **WHO)["log"] == ["refunded o-7"]
+    assert shop.cf.operations.get("r-1/refund/o-7", tenant="team-A").operation.state == "succeeded"
+
+
+@pytest.mark.skipif(sys.version_info >= (3, 14), reason="pydantic 1 ends with Python 3.13")
+def test_a_schema_of_pydantic_1(shop: Shop) -> None:
+    from pydantic import v1
+
+    class Old(v1.BaseModel):
+        order: str
+        amount: int = 5
+
+    def body(order: str, amount: int) -> str:
+        return f"{order} {amount}"
+
+    refund = protect(StructuredTool(name="refund", description="Refund.", args_schema=Old, func=body), key=KEY)
+    assert told(run(shop, [refund], calls(("refund", {"order": "o-7"})))) == ["o-7 5"]
+
+
 # --- what is injected is passed through ------------------------------------------------------------------------------
 
 
@@ -317,6 +387,30 @@ def test_a_result_that_is_no_data_leaves_its_receipt(shop: Shop) -> None:
     first, second = results(run(shop, [protect(refund, key=KEY)], asked))
     assert "was called, and this is recorded" in str(first.content)
     assert (second.content, shop.count) == (first.content, 1)
+
+
+# --- grants ----------------------------------------------------------------------------------------------------------
+
+
+def test_in_a_strict_program_a_model_gets_only_what_was_granted(shop: Shop) -> None:
+    refund = protect(refunding(shop), key=KEY)
+    cf = shop.open(strict=True)
+    graph = cf.compile(tool_graph(refund))
+    who: dict[str, Any] = {"tenant": "team-A", "request_id": "r-1"}
+    cf.grants.issue(effect_of(refund), by="gateway", order="o-7", amount=5, **who)
+    asked = calls(*(("refund", {"order": order, "amount": amount}) for order, amount in [("o-7", 6), ("o-8", 5)]))
+    refused = cf.run(graph, {"messages": [asked]}, **WHO)
+    assert [one.status for one in results(refused)] == ["error", "error"]
+    assert "Nobody permitted this call of refund" in told(refused)[0]
+    assert shop.count == 0
+    granted = cf.run(graph, {"messages": [refunds(5)]}, **WHO | {"thread_id": "t-2"})
+    assert told(granted) == ["refunded as 1"]
+
+
+def test_only_a_protected_tool_is_an_effect() -> None:
+    assert effect_of(protect(ARefundTool(), key=KEY)).is_async is False
+    with pytest.raises(InvalidArguments, match="not protected"):
+        effect_of(RefundTool())
 
 
 # --- approvals -------------------------------------------------------------------------------------------------------
@@ -461,6 +555,35 @@ def test_several_questions_are_answered_in_their_order_or_by_their_interrupts_id
     with pytest.raises(ApprovalRejected):  # a node called it, not a model
         shop.cf.run(graph, None, **GOING_ON)
     assert {one.body["order"] for one in shop.tally.accepted()} <= {"a", "b"}
+
+
+def test_a_workflow_goes_on_by_itself_when_somebody_answered(shop: Shop) -> None:
+    refund = protect(refunding(shop), key=KEY, approval=Policy())
+    graph = shop.cf.workflows.register(tool_graph(refund), name="refunds")
+    who: dict[str, Any] = {"tenant": "team-A", "workflow_id": "w-1"}
+    shop.cf.workflows.start("refunds", {"messages": [refunds()]}, request_id="r-1", **who)
+    shop.cf.drain()
+    asked = graph.get_state(shop.cf.config(tenant="team-A", thread_id="w-1")).interrupts
+    shop.cf.approvals.answer({"type": "approve"}, to=asked, tenant="team-A", by="mei")
+    shop.cf.drain()
+    assert shop.cf.workflows.get("w-1", tenant="team-A").status == "done"
+    assert amounts(shop) == [500]
+
+
+async def test_an_answer_awaited(shop: Shop) -> None:
+    refund = protect(arefunding(shop), key=KEY, approval=Policy())
+    async with AsyncCounterfoil.open(shop.url) as cf:
+        graph = cf.compile(tool_graph(refund))
+        parked = await cf.run(graph, {"messages": [refunds()]}, **ASKING)
+        edit = {"type": "edit", "args": {"action": "refund", "args": {"order": "o-7", "amount": 80}}}
+        (follower,) = await cf.approvals.answer([edit], to=parked["__interrupt__"], tenant="team-A", by="mei")
+        assert (follower.state, follower.edited_by) == ("pending", "mei")
+        no = {"decisions": [{"type": "reject", "message": "no"}]}
+        again = await cf.run(graph, None, **GOING_ON)
+        (decided,) = await cf.approvals.answer(no, to=again["__interrupt__"], tenant="team-A", by="ann")
+        assert (decided.state, decided.reason) == ("rejected", "no")
+        (message,) = results(await cf.run(graph, None, **GOING_ON))
+    assert "A person rejected this call of refund: no." in str(message.content)
 
 
 def test_a_question_that_is_not_ours_cannot_be_answered(shop: Shop) -> None:

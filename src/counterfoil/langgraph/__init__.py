@@ -38,7 +38,7 @@ from counterfoil.langgraph.waits import (
 
 if TYPE_CHECKING:
     from counterfoil.langgraph.agents import ProtectTools
-    from counterfoil.langgraph.protecting import protect
+    from counterfoil.langgraph.protecting import effect_of, protect
 
 __all__ = [
     "Decision",
@@ -52,6 +52,7 @@ __all__ = [
     "asleep_until",
     "asleep_until_next",
     "await_for",
+    "effect_of",
     "enqueue",
     "for_server",
     "mint",
@@ -64,7 +65,7 @@ __all__ = [
     "wait_for",
 ]
 
-_LATER = {"ProtectTools": "agents", "protect": "protecting"}
+_LATER = {"ProtectTools": "agents", "effect_of": "protecting", "protect": "protecting"}
 """Names that are loaded on first use: most graphs have no tools, and agents take a second to import."""
 
 

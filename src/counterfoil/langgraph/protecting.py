@@ -87,7 +87,7 @@ def protect(
     tools.check_tool(tool)
     declared = tools.parameters(tool, injected)
     tools.refuse_injected(tool, key, declared, stable)
-    made = Protection(tool, frozenset(declared), frozenset(tools.all_names(tool)) - declared.keys())
+    made = Protection(tool, frozenset(declared), frozenset(tools.hidden(tool) - declared.keys()))
     contract = effect(
         name or f"tool.{tool.name}",
         key=key,
@@ -101,6 +101,22 @@ def protect(
         if has(tool):  # where it has both, the registry keeps the blocking one
             made.effects[awaiting] = contract(_function(made, declared, awaiting=awaiting))
     return _copied(tool, made)
+
+
+def effect_of(tool: BaseTool) -> Effect[Any]:
+    """Return the effect that a protected tool is: to grant it, to ask for it with `approve`, to `verify` it.
+
+    Of a tool that can be called in both ways it is the blocking one.
+
+    Raises:
+        InvalidArguments: the tool is not protected.
+    """
+    if (made := protection_of(tool)) is None:
+        raise InvalidArguments(
+            f"The tool {getattr(tool, 'name', tool)!r} is not protected, so that it is no effect. Write"
+            " protect(tool, key=...)."
+        )
+    return made.effects.get(BLOCKING) or made.effects[AWAITING]
 
 
 def protection_of(tool: object) -> Protection | None:

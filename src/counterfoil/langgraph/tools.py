@@ -5,18 +5,19 @@ from __future__ import annotations
 import inspect
 from typing import TYPE_CHECKING, Any
 
+from langchain_core.runnables import RunnableConfig
 from langchain_core.tools import BaseTool, StructuredTool
 from pydantic import BaseModel
 from pydantic_core import PydanticUndefined
 
 from counterfoil.core.templates import TRUSTED_FIELDS, Template
 from counterfoil.errors import ContradictoryDeclaration, InvalidArguments
+from counterfoil.rebuilding import hints
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
 
 Parameter = inspect.Parameter
-_VARIADIC = {Parameter.VAR_POSITIONAL, Parameter.VAR_KEYWORD}
 
 
 def check_tool(tool: object) -> BaseTool:
@@ -51,7 +52,7 @@ def parameters(tool: BaseTool, business: Collection[str]) -> dict[str, Parameter
         return _of_json_schema(tool, schema, business)
     full = _of_model(tool.get_input_schema())
     chosen = _of_model(tool.tool_call_schema).keys()
-    if unknown := sorted(set(business) - (full.keys() - chosen)):
+    if unknown := sorted(set(business) - _injected_fields(tool)):
         raise ContradictoryDeclaration(
             f"protect({tool.name}, injected=...) names {', '.join(unknown)}, which the tool does not have injected."
         )
@@ -100,21 +101,33 @@ def refuse_injected(tool: BaseTool, key: str, known: Collection[str], stable: Co
         ContradictoryDeclaration: it is one.
     """
     wanted = set(Template.parse(key, stable=stable).fields) - {*known, *TRUSTED_FIELDS}
-    if hidden := sorted(wanted & all_names(tool)):
+    if unseen := sorted(wanted & hidden(tool)):
         raise ContradictoryDeclaration(
-            f"protect({tool.name}, key={key!r}) uses {', '.join(hidden)}, which is injected and so no part of what is"
+            f"protect({tool.name}, key={key!r}) uses {', '.join(unseen)}, which is injected and so no part of what is"
             f" done. Make the key of business arguments and trusted fields; or, if it is a business argument that comes"
-            f" from the state, say so: injected=({hidden[0]!r},)."
+            f" from the state, say so: injected=({unseen[0]!r},)."
         )
 
 
-def all_names(tool: BaseTool) -> set[str]:
-    """Return all that a call of a tool may bring: its arguments, what is injected, callbacks and configuration."""
-    bodies = [getattr(tool, "func", None), getattr(tool, "coroutine", None), tool._run, tool._arun]  # noqa: SLF001 - what tools implement
-    named = (each for body in bodies if body is not None for each in inspect.signature(body).parameters.values())
-    schema = tool.args_schema
-    fields = set() if isinstance(schema, dict) else set(_of_model(tool.get_input_schema()))
-    return fields | {each.name for each in named if each.kind not in _VARIADIC}
+def hidden(tool: BaseTool) -> set[str]:
+    """Return what a call brings that no model chooses: what is injected, callbacks and the configuration."""
+    body = getattr(tool, "func", None) or getattr(tool, "coroutine", None) or tool._run  # noqa: SLF001 - what tools implement
+    by_name = {"runtime"} & inspect.signature(body).parameters.keys()
+    by_name |= {"run_manager"} & inspect.signature(tool._run).parameters.keys()  # noqa: SLF001 - what tools implement
+    by_type: Collection[str] = getattr(tool, "_injected_args_keys", ())
+    return {*by_name, *by_type, *_configurations(tool), *_injected_fields(tool)}
+
+
+def _injected_fields(tool: BaseTool) -> set[str]:
+    if isinstance(tool.args_schema, dict):
+        return set()
+    return _of_model(tool.get_input_schema()).keys() - _of_model(tool.tool_call_schema).keys()
+
+
+def _configurations(tool: BaseTool) -> set[str]:
+    """Return the names under which LangChain hands the configuration to a tool's own methods."""
+    methods = (tool._run, tool._arun)  # noqa: SLF001 - what tools implement
+    return {name for method in methods for name, hint in hints(method).items() if hint is RunnableConfig}
 
 
 def has_blocking(tool: BaseTool) -> bool:
