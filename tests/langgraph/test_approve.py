@@ -28,7 +28,7 @@ from counterfoil.testing.clock import FakeClock
 from counterfoil.testing.tally import TallyFile
 from tests.langgraph.shop import WHO, Shop, accept, chain, charge
 
-ON = {"tenant": "team-A", "thread_id": "t-1"}
+ON: dict[str, Any] = {"tenant": "team-A", "thread_id": "t-1"}
 
 
 @effect("approve.pay", key="{request_id}/pay/{order}", approval=Policy(decide_within="1h", valid_for="1h"))

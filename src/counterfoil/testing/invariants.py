@@ -15,7 +15,8 @@ if TYPE_CHECKING:
     from counterfoil.storage.script import Row
     from counterfoil.testing.scenario import Aftermath
 
-_NOTHING_HAPPENED = frozenset({OperationState.PENDING, *TERMINAL}) - {OperationState.SUCCEEDED}
+_UNSENT = frozenset({OperationState.PENDING, OperationState.AWAITING_APPROVAL})
+_NOTHING_HAPPENED = _UNSENT | TERMINAL - {OperationState.SUCCEEDED}
 
 
 def ledger_invariants(aftermath: Aftermath) -> Iterator[str]:
