@@ -60,6 +60,11 @@ def test_a_question_shows_json_and_text_in_place_of_what_json_lacks() -> None:
         ({"type": "accept", "args": None}, APPROVED),
         ([{"type": "ignore", "args": None}], rejected()),
         ([{"type": "edit", "args": {"action": "refund", "args": {"amount": 80}}}], EDITED),
+        # what Agent Inbox makes of LangChain's question
+        ({"decisions": [{"type": "approve", "args": {"action": "refund", "args": {"amount": 500}}}]}, APPROVED),
+        ({"decisions": [{"type": "reject", "args": "no"}]}, rejected("no")),
+        ({"decisions": [{"type": "edit", "args": {"action": "refund", "args": {"amount": 80}}}]}, EDITED),
+        ({"decisions": [{"type": "ignore", "args": None}]}, rejected()),
         ({"i-1": {"type": "approve"}}, APPROVED),
         ({"i-1": {"decisions": [{"type": "approve"}]}}, APPROVED),
         ({"i-1": [{"type": "accept"}]}, APPROVED),
