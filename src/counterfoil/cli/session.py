@@ -52,6 +52,8 @@ class Session:
         act: str = "read",
         token_file: str | None = None,
     ) -> None:
+        if tenant == "":  # as where a script's variable is not set: it must not stand for all of them
+            raise InvalidCommand("--tenant is empty and names no tenant. Nothing was done.")
         self._url = url
         self._network_filesystem = network_filesystem
         self._opened: Store | None = None

@@ -29,6 +29,22 @@ def _tokens(session: Session) -> Tokens:
     return Tokens(session.store)
 
 
+def _of(session: Session, token: str) -> Tokens:
+    """Return the tokens, for one that belongs to the tenant which the verb is about.
+
+    Raises:
+        TokenNotFound: there is no such token there.
+    """
+    from counterfoil.issuing import token_not_found
+    from counterfoil.storage.scripts import tokens
+
+    if session.tenant is not None:
+        found = session.read(lambda: tokens.find(token), tenant=session.tenant)
+        if found is None or found["tenant"] != session.tenant:
+            raise token_not_found(token)
+    return _tokens(session)
+
+
 @command.command()
 @click.option("--name", required=True, metavar="PRINCIPAL", help="For whom it stands.")
 @click.option("--role", required=True, metavar="ROLE", help="viewer, reviewer, operator or admin.")
@@ -86,7 +102,7 @@ def list_(session: Session, *, after: int | None, limit: int) -> None:
 @verb_to("administer")
 def rotate(session: Session, token: str, *, by: str | None, **given: Any) -> None:
     """Issue a token in the place of another one, named by its public id."""
-    _show_secret(session, *_tokens(session).rotate(token, by=session.by(by), **given))
+    _show_secret(session, *_of(session, token).rotate(token, by=session.by(by), **given))
 
 
 @command.command()
@@ -97,7 +113,7 @@ def revoke(session: Session, token: str, *, by: str | None, reason: str) -> None
     """End a token at once, named by its public id."""
     from counterfoil.cli.output import clean, say, show_json
 
-    ended = _tokens(session).revoke(token, by=session.by(by), reason=reason)
+    ended = _of(session, token).revoke(token, by=session.by(by), reason=reason)
     if session.as_json:
         show_json(_json(ended))
         return
