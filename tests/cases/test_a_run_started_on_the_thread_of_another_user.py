@@ -68,7 +68,7 @@ OF_THE_SAVER = {
 
 IN_NODES = ("perform", "enqueue", "approve", "aperform", "aenqueue", "aapprove")
 OF_NO_ARGUMENTS = {
-    *("Decision", "for_server", "retry_on", "protect", "ProtectTools"),
+    *("Decision", "for_server", "retry_on", "protect", "ProtectTools", "effect_of"),
     *("mint", "amint", "wait_for", "await_for", "sleep_for", "sleep_until", "sleep_until_next"),
     *("asleep_for", "asleep_until", "asleep_until_next"),
 }
