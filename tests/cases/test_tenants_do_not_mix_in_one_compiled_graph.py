@@ -80,6 +80,22 @@ def assert_apart(shop: Shop, graph: Any, found: list[Any]) -> None:
     for tenant, thread, request, operation_id in rows:
         run = who(int(operation_id.split("/")[0].removeprefix("r-")))
         assert (tenant, thread, request) == (run["tenant"], run["thread_id"], run["request_id"])
+    assert_rows_apart(shop)
+
+
+def assert_rows_apart(shop: Shop) -> None:
+    """Each receipt is its own tenant's, and so is each row of a thread, a checkpoint, its channels and its writes."""
+    for number in range(RUNS):
+        run = who(number)
+        for found in shop.cf.operations.list(tenant=run["tenant"], request_id=run["request_id"]).items:
+            receipt = shop.cf.operations.get(found.operation_id, tenant=run["tenant"]).receipt
+            assert receipt is not None
+            assert (receipt.value["tenant"], receipt.value["thread"]) == (run["tenant"], run["thread_id"])
+    threads = sorted({(who(number)["tenant"], who(number)["thread_id"]) for number in range(RUNS)})
+    for table in ("thread", "checkpoint", "channel", "write"):
+        assert sorted(shop.select(f"select distinct tenant, thread_id from counterfoil_{table}")) == threads  # noqa: S608 - ours
+    per_thread = shop.select("select distinct count(*) from counterfoil_checkpoint group by tenant, thread_id")
+    assert [tuple(row) for row in per_thread] == [(4,)]  # the input, and one after each step
 
 
 @pytest.mark.slow
