@@ -345,7 +345,8 @@ class Evidence:
 class OperationDetail:
     """One operation with all that is kept about it; `receipt` is None unless it succeeded.
 
-    `lineage` are the operations of the same business action on the main line and in branches, this one left out.
+    `lineage` are the operations of the same business action on the main line and in branches, this one left out;
+    `approvals` is what was asked about it before it could be sent, the last one last.
     """
 
     operation: Operation
@@ -354,6 +355,7 @@ class OperationDetail:
     cases: tuple[Case, ...]
     receipt: Receipt[Any] | None
     lineage: tuple[Operation, ...] = ()
+    approvals: tuple[Approval, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

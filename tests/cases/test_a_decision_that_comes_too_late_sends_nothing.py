@@ -18,7 +18,7 @@ from counterfoil.testing.tally import TallyFile
 from tests.cases.counted import Counted
 from tests.cases.deciding import TENANT, opened, refund
 from tests.cases.journeys import TENANT as T
-from tests.cases.journeys import Journeys, chain
+from tests.cases.journeys import Journeys, beside, chain
 from tests.stores import POSTGRES, execute, on_each
 
 ASKED: dict[str, Any] = {"tenant": TENANT, "request_id": "r-1", "amount": 10}
@@ -166,6 +166,35 @@ def test_a_decision_wakes_its_workflow(ways: Journeys, ruling: str) -> None:
     getattr(ways.open().approvals, ruling)(one.approval_id, tenant=T, by="ann", reason="so")
     ways.cf.drain()
     assert (ways.get().status, ways.log()) == ("done", ["shipped" if ruling == "approve" else "rejected"])
+
+
+@effect("cases.gated-parts", key="{workflow_id}/{part}", approval=Policy())
+def part_of(call: Any, *, part: str) -> str:
+    call.resource(TallyFile).accept("ship", call.operation_id, {"what": part})
+    return part
+
+
+def test_what_is_decided_while_its_run_is_about_to_wait_for_something_else_wakes_it(ways: Journeys) -> None:
+    people = ways.open()
+
+    def asks(part: str) -> Any:
+        return lambda _: {"log": [perform(approve(part_of, part=part)).value]}
+
+    def decides_first(state: Any) -> Any:
+        while not (found := people.approvals.list(tenant=T, state=None).items):
+            time.sleep(0)  # the other step asks in a thread of its own
+        if found[0].state == "pending":
+            people.approvals.approve(found[0].approval_id, tenant=T, by="ann")
+        return asks("b")(state)
+
+    ways.cf.workflows.register(beside(a=asks("a"), b=decides_first), name="g")
+    ways.start()
+    ways.cf.drain()
+    assert ways.sent == ["a"]
+    (left,) = people.approvals.list(tenant=T).items
+    people.approvals.approve(left.approval_id, tenant=T, by="ann")
+    ways.cf.drain()
+    assert (ways.get().status, sorted(ways.sent)) == ("done", ["a", "b"])
 
 
 def test_a_workflow_goes_on_when_nobody_decided(ways: Journeys) -> None:

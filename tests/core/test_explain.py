@@ -6,7 +6,7 @@ import pytest
 
 from counterfoil.core.explain import ANSWERS, age_text, answer, explain
 from counterfoil.core.states import CaseKind, CaseState, OperationState
-from counterfoil.model import Case, Operation, OperationDetail, Origin, ProviderFacts, Trusted
+from counterfoil.model import Approval, Case, Operation, OperationDetail, Origin, ProviderFacts, Trusted
 
 NOW = 1_767_225_700_000
 OPERATION = Operation(
@@ -84,3 +84,45 @@ def test_an_id_that_looks_like_an_option_is_no_option() -> None:
 )
 def test_ages_are_short(ms: int, text: str) -> None:
     assert age_text(ms) == text
+
+
+ASKED = Approval(
+    approval_id="approval-9", tenant="team-A", operation_id="r-1/ticket", effect="ticket.create", effect_version=1,
+    state="pending", fingerprint="jcs1:00", requested_by="bot", requested_at=NOW, decide_by=NOW + DAY, edited_by=None,
+    follows=None, followed_by=None, decided_by=None, reason=None, decided_at=None, valid_until=None, spent_at=None,
+    now=NOW,
+)  # fmt: skip
+
+
+def asked_about(state: OperationState, approval: Approval = ASKED, now: int = NOW, **more: object) -> tuple[str, ...]:
+    operation = replace(OPERATION, state=state, attempt=0, error_class=None, settled_at=NOW, **more)  # type: ignore[arg-type]
+    detail = OperationDetail(
+        operation=operation, attempts=(), evidence=(), cases=(), receipt=None, approvals=(approval,)
+    )
+    return explain(detail, now).lines
+
+
+def test_what_waits_for_a_person_names_the_approval_and_its_command() -> None:
+    told = asked_about(OperationState.AWAITING_APPROVAL)
+    assert told[0].startswith("It did not happen.")
+    assert told[1] == "It needs a person's approval before it is sent: asked by bot at 2026-01-01 00:01:40 UTC."
+    assert told[3] == "A person decides about approval-9, until 2026-01-02 00:01:40 UTC; after that it is over."
+    assert told[4] == "Run: counterfoil approvals show approval-9 --tenant team-A"
+    assert "Nobody decided about approval-9" in asked_about(OperationState.AWAITING_APPROVAL, now=NOW + DAY)[3]
+
+
+def test_what_a_person_decided_is_told_with_who_and_why() -> None:
+    no = replace(ASKED, state="rejected", decided_by="ada", decided_at=NOW, reason="not this one")
+    assert "rejected by ada: not this one" in asked_about(OperationState.REJECTED, no)[1]
+    edited = replace(no, state="edited", followed_by="r-1/ticket~edit-1", reason="")
+    assert asked_about(OperationState.CANCELLED, edited)[1].endswith("edited by ada; r-1/ticket~edit-1 follows it.")
+    yes = replace(no, state="approved", valid_until=NOW + DAY)
+    assert asked_about(OperationState.PENDING, yes)[1].startswith("ada approved it at")
+    assert "asked about again" in asked_about(OperationState.PENDING, yes, now=NOW + DAY)[3]
+
+
+def test_a_decision_that_ran_out_lets_nobody_send_a_lost_one_again() -> None:
+    keyed = replace(OPERATION.facts, key_lifetime=3 * DAY)
+    yes = replace(ASKED, state="approved", decided_by="ada", decided_at=NOW, valid_until=NOW + 1000)
+    assert "safe until" in asked_about(OperationState.UNKNOWN, yes, facts=keyed)[3]
+    assert "its approval ran out" in asked_about(OperationState.UNKNOWN, yes, now=NOW + 1000, facts=keyed)[3]

@@ -128,6 +128,7 @@ def detail_json(detail: OperationDetail) -> dict[str, Any]:
         "attempt_history": [asdict(each) for each in detail.attempts],
         "evidence": [asdict(each) for each in detail.evidence],
         "cases": [asdict(each) for each in detail.cases],
+        "approvals": [asdict(each) for each in detail.approvals],
         "receipt": None if detail.receipt is None else receipt_json(detail.receipt),
         "lineage": [operation_json(each) for each in detail.lineage],
     }
@@ -183,6 +184,13 @@ def show_history(detail: OperationDetail) -> None:
         (
             ["EVIDENCE", "ATTEMPT", "AT", "BY", "ANSWER"],
             [[e.kind, e.attempt, when(e.at), e.given_by or "-", e.answer] for e in detail.evidence],
+        ),
+        (
+            ["APPROVAL", "STATE", "ASKED", "DECIDE BY", "BY", "REASON"],
+            [
+                [a.approval_id, a.state, when(a.requested_at), when(a.decide_by), a.decided_by or "-", a.reason or ""]
+                for a in detail.approvals
+            ],
         ),
         (
             ["CASE", "KIND", "STATE", "VERSION", "OPENED", "REASON"],

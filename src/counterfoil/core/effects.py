@@ -18,7 +18,15 @@ from counterfoil.core.states import (
     OperationState,
     Sender,
 )
-from counterfoil.core.unknown import PersonDecides, Resend, Times, UnknownPlan, all_under_key, decide_unknown
+from counterfoil.core.unknown import (
+    UNPERMITTED,
+    PersonDecides,
+    Resend,
+    Times,
+    UnknownPlan,
+    all_under_key,
+    decide_unknown,
+)
 
 if TYPE_CHECKING:
     from counterfoil.model import ProviderFacts
@@ -205,9 +213,6 @@ def _plan(row: Snapshot, *, permitted: bool) -> UnknownPlan:
     """Say what may be done with an unknown outcome: to be sent again, it must be permitted still."""
     plan = decide_unknown(row.facts, row.times)
     return PersonDecides(UNPERMITTED) if isinstance(plan, Resend) and not permitted else plan
-
-
-UNPERMITTED: Final = "its approval ran out, so that it is not sent again under its key"
 
 
 # --- a worker that comes back late -----------------------------------------------------------------------------------

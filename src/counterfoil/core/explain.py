@@ -8,14 +8,22 @@ from typing import TYPE_CHECKING, Final
 from counterfoil.core.durations import duration_text, utc_text
 from counterfoil.core.leases import is_over
 from counterfoil.core.reconcile import case_without_value, open_case, permitted
-from counterfoil.core.states import TERMINAL, CaseKind, OperationState, Sender, Verdict
-from counterfoil.core.unknown import AskProvider, PersonDecides, Resend, Times, absence_counts_from, decide_unknown
+from counterfoil.core.states import CLOSED_UNSENT, TERMINAL, CaseKind, OperationState, Sender, Verdict
+from counterfoil.core.unknown import (
+    UNPERMITTED,
+    AskProvider,
+    PersonDecides,
+    Resend,
+    Times,
+    absence_counts_from,
+    decide_unknown,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from counterfoil.core.unknown import UnknownPlan
-    from counterfoil.model import Case, Operation, OperationDetail
+    from counterfoil.model import Approval, Case, Operation, OperationDetail
 
 HAPPENED: Final = "It happened once."
 DID_NOT: Final = "It did not happen."
@@ -78,15 +86,16 @@ class Explanation:
 def explain(detail: OperationDetail, now: int) -> Explanation:
     """Explain an operation as it stands at `now`, by the database's clock."""
     operation, case = detail.operation, open_case(detail.cases)
+    asked = detail.approvals[-1] if detail.approvals else None
     state = OperationState(operation.state)
     over = state is OperationState.IN_FLIGHT and is_over(operation.lease_until, now)
     told = Explanation(
         answer=UNKNOWN if over else _answer(state, case),
         what=_what(operation),
-        why=_why(operation, state, over=over),
+        why=_why(operation, state, asked, over=over),
         holder=_holder(operation, over=over),
-        next=_next(operation, state, case, now, over=over),
-        command=command(operation, case, over=over),
+        next=_next(operation, state, case, asked, now, over=over),
+        command=command(operation, case, over=over, asked=asked),
     )
     if operation.is_purged and case is None:
         return replace(told, next=NO_DETAIL)
@@ -114,9 +123,9 @@ def _what(operation: Operation) -> str:
     return f"{what}, in branch {operation.branch} of {operation.plain_id}." if operation.branch else f"{what}."
 
 
-def _why(operation: Operation, state: OperationState, *, over: bool) -> str:
+def _why(operation: Operation, state: OperationState, asked: Approval | None, *, over: bool) -> str:
     if state in TERMINAL:
-        return _why_settled(operation, state)
+        return _why_settled(operation, state, asked)
     attempt, told = f"Attempt {operation.attempt}", _told(operation)
     match state:
         case OperationState.IN_FLIGHT:
@@ -127,14 +136,27 @@ def _why(operation: Operation, state: OperationState, *, over: bool) -> str:
         case OperationState.PENDING if operation.attempt:
             return f"{attempt} provably did nothing{told}; it may be tried again."
         case OperationState.PENDING:
-            return "It was recorded and not tried yet."
+            return _why_permitted(asked)
         case OperationState.PARKED:
             return f"{attempt} was the last that was allowed; none of them did anything{told}."
         case _:
-            return "It needs a person's approval before it is sent; nothing was sent."
+            return _why_waiting(asked)
 
 
-def _why_settled(operation: Operation, state: OperationState) -> str:
+def _why_permitted(asked: Approval | None) -> str:
+    if asked is None or not asked.approved:
+        return "It was recorded and not tried yet."
+    return f"{asked.decided_by} approved it at {_when(asked.decided_at)} ({asked.approval_id}); not sent yet."
+
+
+def _why_waiting(asked: Approval | None) -> str:
+    if asked is None:
+        return "It needs a person's approval before it is sent; nothing was sent."
+    who = "" if asked.requested_by is None else f" by {asked.requested_by}"
+    return f"It needs a person's approval before it is sent: asked{who} at {_when(asked.requested_at)}."
+
+
+def _why_settled(operation: Operation, state: OperationState, asked: Approval | None) -> str:
     attempt, at = f"Attempt {operation.attempt}", _when(operation.settled_at)
     match state:
         case OperationState.SUCCEEDED:
@@ -143,6 +165,11 @@ def _why_settled(operation: Operation, state: OperationState) -> str:
         case OperationState.FAILED:
             why = "" if operation.is_purged else _told(operation) or ": refused"
             return f"{attempt} ended for good at {at}{why}."
+        case _ if asked is not None and asked.decided_by is not None:
+            why = f": {asked.reason}" if asked.reason else ""
+            led = f"; {asked.followed_by} follows it" if asked.followed_by else ""
+            by = "by time" if state is OperationState.EXPIRED else f"{asked.state} by {asked.decided_by}"
+            return f"It was {state} at {at}, before anything was sent: {by}{why}{led}."
         case _:
             return f"It was {state} at {at}, before anything was sent."
 
@@ -159,18 +186,21 @@ def _holder(operation: Operation, *, over: bool) -> str:
     return f"{operation.holder} held it until {until}." if over else f"{operation.holder} holds it until {until}."
 
 
-def _next(operation: Operation, state: OperationState, case: Case | None, now: int, *, over: bool) -> str:
+def _next(
+    operation: Operation, state: OperationState, case: Case | None, asked: Approval | None, now: int, *, over: bool
+) -> str:
+    ran_out = asked is not None and asked.valid_until is not None and asked.valid_until <= now
     if over or state is OperationState.UNKNOWN:
-        return _next_unknown(operation, now)
+        return _next_unknown(operation, now, permitted=not ran_out)
     match state:
         case OperationState.IN_FLIGHT:
             return f"It ends by {_when(operation.attempt_deadline)}; without a word by then its outcome is unknown."
         case _ if case is not None:
             return f"A person must look at {case.case_id}: {case.reason}."
-        case OperationState.PENDING if operation.sender == Sender.DISPATCHER:
-            return f"A worker sends it; it is due at {_when(operation.due_at)}."
+        case OperationState.AWAITING_APPROVAL if asked is not None:
+            return _next_decision(asked, now)
         case OperationState.PENDING:
-            return "The next perform with the same arguments sends it."
+            return _next_attempt(operation, ran_out=ran_out)
         case OperationState.SUCCEEDED:
             return "Every later perform with the same arguments gets this receipt; nothing is sent again."
         case OperationState.FAILED:
@@ -179,9 +209,25 @@ def _next(operation: Operation, state: OperationState, case: Case | None, now: i
             return "Nothing is sent."
 
 
-def _next_unknown(operation: Operation, now: int) -> str:
+def _next_decision(asked: Approval, now: int) -> str:
+    until = _when(asked.decide_by)
+    if asked.decide_by <= now:
+        return f"Nobody decided about {asked.approval_id} by {until}: nothing is sent any more."
+    return f"A person decides about {asked.approval_id}, until {until}; after that it is over."
+
+
+def _next_attempt(operation: Operation, *, ran_out: bool) -> str:
+    if ran_out:
+        return "The decision ran out before the send, so that it is asked about again first."
+    if operation.sender == Sender.DISPATCHER:
+        return f"A worker sends it; it is due at {_when(operation.due_at)}."
+    return "The next perform with the same arguments sends it."
+
+
+def _next_unknown(operation: Operation, now: int, *, permitted: bool) -> str:
     times = Times(first_attempt_at=operation.first_attempt_at, attempt_deadline=operation.attempt_deadline, now=now)
-    return _plan(decide_unknown(operation.facts, times), operation, times)
+    plan = decide_unknown(operation.facts, times)
+    return _plan(PersonDecides(UNPERMITTED) if isinstance(plan, Resend) and not permitted else plan, operation, times)
 
 
 def _plan(plan: UnknownPlan, operation: Operation, times: Times) -> str:
@@ -207,10 +253,12 @@ def _plan(plan: UnknownPlan, operation: Operation, times: Times) -> str:
             return "It is not sent again before its outcome is settled."
 
 
-def command(operation: Operation, case: Case | None, *, over: bool) -> str:
+def command(operation: Operation, case: Case | None, *, over: bool, asked: Approval | None = None) -> str:
     """Return the command that goes on from here."""
     if case is not None:
         return resolve_command(case, OperationState(operation.state))
+    if asked is not None and OperationState(operation.state) in {OperationState.AWAITING_APPROVAL, *CLOSED_UNSENT}:
+        return f"counterfoil approvals show {asked.approval_id} --tenant {quoted(operation.tenant)}"
     scope = named(operation.operation_id, operation.tenant)
     if over:
         return f"counterfoil review open {scope}"

@@ -10,6 +10,10 @@ KEY_MARGIN_MS = 60_000
 """Kept back from a provider's key lifetime: covers clock skew and a send that was slow to leave."""
 
 
+UNPERMITTED = "its approval ran out, so that it is not sent again under its key"
+"""Why a person decides about an outcome that its provider's key alone would let be sent again."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Times:
     """When the operation was first tried, when its last attempt must be over, and the time now."""

@@ -173,6 +173,7 @@ def _whole(row: Row) -> Script[OperationDetail]:
     attempts = yield from all_rows("list_attempts", **key)
     evidence = yield from all_rows("list_evidence", **key)
     cases = yield from all_rows("list_cases_of_operation", **key)
+    asked = yield from all_rows("list_approvals_of_operation", **key)
     lineage = yield from _lineage(row)
     succeeded = row["state"] == OperationState.SUCCEEDED
     return OperationDetail(
@@ -182,6 +183,7 @@ def _whole(row: Row) -> Script[OperationDetail]:
         cases=tuple(map(rows.case, cases)),
         receipt=rows.receipt(row, "receipt") if succeeded else None,
         lineage=tuple(map(rows.operation, lineage)),
+        approvals=tuple(map(rows.approval, asked)),
     )
 
 

@@ -25,6 +25,14 @@ where tenant = :tenant
 order by number desc
 limit 1;
 
+-- name: list_approvals_of_operation
+-- Read all that was asked about one operation, in the order in which it was.
+select *, {now} as now
+from counterfoil_approval
+where tenant = :tenant
+  and operation_id = :operation_id
+order by number;
+
 -- name: get_approval_of_asker
 -- Read what was asked last for one asker about an operation and those that follow it.
 select *, {now} as now

@@ -1,0 +1,94 @@
+"""A reviewer with the command line alone sees what waits, what would be sent, and decides."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from counterfoil import Counterfoil, Policy, effect
+from counterfoil.errors import ApprovalRejected, ApprovalRequired
+from tests.cli.conftest import Line
+
+SECRET = "sk_live_4eC39HqLyjWDarjtT1zdp7dc"
+ASKED: dict[str, Any] = {
+    "tenant": "team-A",
+    "request_id": "r-1",
+    "principal": "bot",
+    "to": "ann",
+    "token": SECRET,
+}
+T = ["--tenant", "team-A"]
+
+
+@effect("cli.gated", key="{request_id}/gated", approval=Policy())
+def gated(call: Any, *, to: str, token: str = "") -> str:
+    return to
+
+
+@pytest.fixture
+def cf(empty: Line) -> Iterator[Counterfoil]:
+    with Counterfoil.open(empty.url) as opened:
+        with pytest.raises(ApprovalRequired):
+            opened.perform(gated, **ASKED)
+        yield opened
+
+
+def test_what_waits_is_listed_and_shown_with_what_would_be_sent(empty: Line, cf: Counterfoil) -> None:
+    del cf
+    listed = empty("approvals list", *T).stdout
+    assert "approval-1" in listed
+    assert "r-1/gated" in listed
+    shown = empty("approvals show approval-1", *T).stdout
+    assert "Would be sent:" in shown
+    assert "'ann'" in shown
+    assert SECRET not in shown
+    assert "Run: counterfoil approvals approve approval-1 --tenant team-A" in shown
+    assert empty.json("approvals show approval-1", *T)["arguments"]["to"] == "ann"
+    assert empty.json("approvals list", *T)[0]["state"] == "pending"
+
+
+def test_approved_by_the_command_line_it_is_sent(empty: Line, cf: Counterfoil) -> None:
+    assert "recorded  approval-1  approved" in empty("approvals approve approval-1", *T).stdout
+    assert cf.perform(gated, **ASKED).value == "ann"
+    assert "approvals list" not in empty("approvals list", *T).stdout
+    assert "Nothing waits for a decision." in empty("approvals list", *T).stdout
+    assert empty("approvals approve approval-1", *T).exit_code == 0  # already applied
+    assert empty.error("approvals reject approval-1 --reason no", *T, exit_code=5)["code"] == "decision-conflict"
+
+
+def test_rejected_by_the_command_line_it_is_never_sent(empty: Line, cf: Counterfoil) -> None:
+    empty("approvals reject approval-1", *T, exit_code=2)  # a reason is needed
+    empty("approvals reject approval-1", *T, "--reason", "not this customer")
+    with pytest.raises(ApprovalRejected, match="not this customer"):
+        cf.perform(gated, **ASKED)
+    told = empty("explain r-1/gated", *T).stdout
+    assert "not this customer" in told
+    assert "Run: counterfoil approvals show approval-1 --tenant team-A" in told
+
+
+def test_withdrawn_and_edited_by_the_command_line(empty: Line, cf: Counterfoil) -> None:
+    del cf
+    edit = ["approvals edit approval-1", *T, "--app", "tests.cli.test_approvals:APP"]
+    assert empty(*edit, "--set", "to", exit_code=2).stderr
+    assert empty(*edit, "--set", "to=bob", exit_code=2).stderr
+    assert empty.error("approvals cancel approval-9 --reason no", *T, exit_code=3)["code"] == "approval-not-found"
+    empty("approvals cancel approval-1 --reason late", *T)
+    assert empty.json("approvals list --state cancelled", *T)[0]["reason"] == "late"
+
+
+def test_every_view_of_an_operation_says_what_it_waits_for(empty: Line, cf: Counterfoil) -> None:
+    told = empty("explain r-1/gated", *T).stdout
+    assert "A person decides about approval-1" in told
+    assert "Run: counterfoil approvals show approval-1 --tenant team-A" in told
+    assert "approval-1" in empty("ops show r-1/gated", *T).stdout
+    assert empty.json("ops show r-1/gated", *T)["approvals"][0]["approval_id"] == "approval-1"
+    assert "awaiting_approval" in empty("ops list --state awaiting_approval", *T).stdout
+    assert "awaiting_approval" in empty("find r-1", *T).stdout
+    cf.enqueue(gated, **{**ASKED, "request_id": "r-2"})
+    assert "awaiting_approval" in empty("outbox list", *T).stdout
+    assert "approval-2" in empty("outbox show r-2/gated", *T).stdout
+    assert empty.json("db status")["operations"]["awaiting_approval"] == 2
+
+
+APP = None
+"""What `--app` names must be a Counterfoil; this is none."""
