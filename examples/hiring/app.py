@@ -11,14 +11,14 @@ from counterfoil.demo.hiring.office import Office, open_office
 from counterfoil.demo.hiring.timeline import given
 from counterfoil.demo.hiring.workflow import Patience
 
-# Days are long to watch: whoever does not answer is reminded after ten seconds.
+# Days are long to watch: whoever does not answer is reminded after ten minutes.
 cf = open_office(
     Office(
         url=os.environ.get("COUNTERFOIL_URL", "sqlite:///hiring.db"),
         mail_port=int(os.environ["HIRING_MAIL_PORT"]),
         gateway=os.environ["HIRING_GATEWAY"],
         reports=Path.cwd(),
-        patience=Patience(slot="10s", reminded="10s", feedback="20s"),
+        patience=Patience(slot="10m", reminded="10m", feedback="10m"),
     )
 )
 

@@ -74,13 +74,17 @@ class Event:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Delivered:
-    """What became of an event: `kept` for a wait, `taken` by one, `superseded` by a newer event, or `too_late`."""
+    """What became of an event: `kept` for a wait, `taken` by one, `superseded` by a newer event, or `too_late`.
+
+    `has_workflow` says whether a workflow of the id is there by now; an event may come before it.
+    """
 
     event_id: str
     state: str
     received_at: int
     is_new: bool
     wakes: bool
+    has_workflow: bool = True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -232,6 +232,7 @@ def delivered(delivery: Delivery, answer: Received | OtherEvent) -> Delivered:
             received_at=answer.received_at,
             is_new=answer.is_new,
             wakes=answer.wakes,
+            has_workflow=answer.has_workflow,
         )
     raise EventConflict(
         f"Event {delivery.event_id} of workflow {delivery.key.thread_id} came before, at"

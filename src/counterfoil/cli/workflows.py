@@ -173,7 +173,7 @@ def deliver(session: Session, workflow: str, event: str, *, payload: str | None,
     """Keep an event for a workflow; the same one again changes nothing."""
     import json
 
-    from counterfoil.cli.output import say, show_json
+    from counterfoil.cli.output import clean, say, show_json
     from counterfoil.starting import delivered, delivery_of
     from counterfoil.storage.scripts import waits
 
@@ -187,9 +187,10 @@ def deliver(session: Session, workflow: str, event: str, *, payload: str | None,
         show_json(told)
         return
     say(
-        f"{'Kept' if told.is_new else 'It came before'}: {told.state}."
-        + (" The workflow goes on." if told.wakes else "")
+        f"{'Kept' if told.is_new else 'It came before'}: {told.state}." + (" A wait asks for it." if told.wakes else "")
     )
+    if not told.has_workflow:
+        say(f"There is no workflow {clean(workflow)} of tenant {clean(delivery.key.tenant)} yet; it is kept for one.")
 
 
 @command.command()

@@ -16,7 +16,10 @@ DEFAULT_TRIES = 10
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Entries:
-    """How often a workflow was entered since it last got on; `mark` is the newest checkpoint as of the last entry."""
+    """How often a workflow was entered since it last got on; `mark` is the newest checkpoint as of the last entry.
+
+    Each checkpoint that a run stores, also one of a child graph, sets the tries to none.
+    """
 
     tries: int
     mark: int
@@ -27,7 +30,7 @@ class Entries:
 
     def failed(self, newest: int) -> Entries:
         """Return what an entry that failed makes of it: if it got on, it is the first at the place that it got to."""
-        return Entries(tries=self.tries if newest == self.mark else 1, mark=newest)
+        return Entries(tries=max(self.tries, 1) if newest == self.mark else 1, mark=newest)
 
 
 class Readiness(Enum):

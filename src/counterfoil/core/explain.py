@@ -286,6 +286,8 @@ def run_again(operation: Operation) -> str:
     if thread is None:
         return "Call perform again with the same arguments"
     call = f"cf.run(graph, None, tenant={operation.tenant!r}, thread_id={thread!r})"
+    if operation.trusted.workflow_id == thread:
+        return f"A worker enters workflow {thread} by itself; where none is, run it again with None as input: {call}"
     return f"Run thread {thread} again with None as input: {call}"
 
 

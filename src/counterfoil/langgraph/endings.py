@@ -5,7 +5,7 @@ from __future__ import annotations
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from langgraph.errors import GraphRecursionError
+from langgraph.errors import GraphDrained, GraphRecursionError
 
 from counterfoil.core.states import WorkflowStatus
 from counterfoil.errors import CounterfoilError, Retry, ThreadParked
@@ -47,6 +47,8 @@ def of_error(run: Run, error: BaseException) -> Ending:
         return run.ending
     entry = run.context.entry
     most_tries = None if entry is None else entry.most_tries
+    if isinstance(error, GraphDrained):
+        return Paused("a worker", due_in=0)
     if not isinstance(error, Exception):
         return Stopped(most_tries)
     return Raised(

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from langgraph.constants import START
+from langgraph.errors import GraphDrained
 from langgraph.runtime import RunControl
 
 from counterfoil import codec
@@ -80,7 +82,8 @@ class RegisteredGraph:
         context = Context(self.desk, trusted, entry=Entry(version=due.version, most_tries=self.tries))
         config = {CONF: {"thread_id": due.key.thread_id, KEY: context}}
         given = None if kept.has_begun else codec.decode(kept.payload or b"null")
-        await self.graph.ainvoke(given, config, control=control)
+        with suppress(GraphDrained):  # its worker ends: the step that was under way is stored, and others go on
+            await self.graph.ainvoke(given, config, control=control)
 
     def state(self, key: ThreadKey) -> Any:
         """Return the state of a workflow."""

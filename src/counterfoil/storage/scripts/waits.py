@@ -196,6 +196,7 @@ class Received:
     received_at: int
     is_new: bool
     wakes: bool = False
+    has_workflow: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -219,7 +220,8 @@ def deliver(delivery: Delivery) -> Script[Received | OtherEvent]:
     state = decide_arrival(status, sequence=delivery.sequence, newest=(yield from _newest(delivery)))
     new = yield from held_row("insert_event", **key.params, **delivery.columns, state=state)
     wakes = state is InboxState.KEPT and (yield from _wake(delivery))
-    return Received(state=state, received_at=new["received_at"], is_new=True, wakes=wakes)
+    known = status is not None
+    return Received(state=state, received_at=new["received_at"], is_new=True, wakes=wakes, has_workflow=known)
 
 
 def _newest(delivery: Delivery) -> Script[int | None]:

@@ -79,9 +79,11 @@ where tenant = :tenant
 returning version;
 
 -- name: advance_thread_if_claimed
--- Raise a thread's version with a checkpoint, in its transaction, if this run still owns the thread.
+-- Raise a thread's version with a checkpoint, in its transaction, if this run still owns the thread. Its workflow has got
+-- on, be it in a child graph.
 update counterfoil_thread
 set version = version + 1,
+  tries = 0,
   updated_at = {now}
 where tenant = :tenant
   and thread_id = :thread_id
