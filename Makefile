@@ -3,7 +3,7 @@
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
 .DELETE_ON_ERROR:
-.PHONY: help demo demo-hiring demo-unknown test lint typing crash bench soak clean strace postgresql
+.PHONY: help demo demo-hiring demo-unknown test lint typing crash conformance bench soak clean strace postgresql
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -49,6 +49,9 @@ typing: $(VENV)/.dev ## check types only
 crash: $(VENV)/.dev postgresql ## run the full crash matrices
 	COUNTERFOIL_CRASH_EVERY=1 $(BIN)/python -m pytest -n $(WORKERS) -m '' -o faulthandler_timeout=0 tests/crash \
 	tests/langgraph/test_kills.py tests/cases/test_step_result_and_checkpoint_reach_the_disk_together.py tests/faults $(PYTEST_ARGS)
+
+conformance: $(VENV)/.dev postgresql ## run every behaviour of a store in each colour on each database
+	COUNTERFOIL_EVERY_PAIR=1 $(BIN)/python -m pytest -n $(WORKERS) -m 'not soak' tests/conformance $(PYTEST_ARGS)
 
 soak: $(VENV)/.dev postgresql ## run the long tests
 	$(BIN)/python -m pytest -n $(WORKERS) -m soak -o faulthandler_timeout=0 $(PYTEST_ARGS)

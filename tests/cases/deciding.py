@@ -33,7 +33,7 @@ def _post(call: Any, **body: Any) -> Any:
     return reply.body
 
 
-@effect("cases.refund", key="{request_id}/refund", approval=Policy(decide_within="10m", valid_for="1h"))
+@effect("cases.decided-refund", key="{request_id}/refund", approval=Policy(decide_within="10m", valid_for="1h"))
 def refund(call: Any, *, amount: int) -> Any:
     return _post(call, amount=amount)
 
