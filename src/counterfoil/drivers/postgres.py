@@ -81,7 +81,9 @@ class PostgresStore:
         """Run a script in a transaction, again where nothing of it can have been kept."""
         return self._write(self.protocol, self.lender.connection, maker, setting(tenant))
 
-    write_alone = write
+    def write_alone(self, maker: Maker[T], *, tenant: Whose = None) -> T:
+        """Run a script that holds user code; that may go on as another role, which row security holds."""
+        return self._write(self.protocol, self.lender.connection, maker, setting(tenant), hosts=True)
 
     def _write(
         self,
@@ -89,12 +91,15 @@ class PostgresStore:
         lend: Callable[[], AbstractContextManager[Connection]],
         maker: Maker[T],
         wall: str = "",
+        *,
+        hosts: bool = False,
     ) -> T:
         for runs in count(1):
             progress = Progress()
             try:
                 with lend() as connection:
                     check_writes(connection)
+                    connection.hosts = hosts
                     return run(connection, protocol.writing(maker, progress), wall)
             except psycopg.Error as error:
                 protocol.again_or_raise(error, progress, runs=runs)

@@ -59,7 +59,7 @@ class AsyncPostgresStore:
 
     async def write_lent(self, maker: Maker[T], *, tenant: Whose = None) -> T:
         """Run a script that holds async user code, on this loop; a cancellation reaches that code."""
-        return await self._write(maker, setting(tenant))
+        return await self._write(maker, setting(tenant), hosts=True)
 
     @staticmethod
     def lend(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -90,12 +90,13 @@ class AsyncPostgresStore:
         if not self.store.forked:
             self.lender.close()
 
-    async def _write(self, maker: Maker[T], wall: str) -> T:
+    async def _write(self, maker: Maker[T], wall: str, *, hosts: bool = False) -> T:
         for runs in count(1):
             progress = Progress()
             try:
                 async with self.lender.connection() as connection:
                     check_writes(connection)
+                    connection.hosts = hosts
                     return await adrive(self._protocol.writing(maker, progress), partial(_do, connection, wall))
             except psycopg.Error as error:
                 self._protocol.again_or_raise(error, progress, runs=runs)

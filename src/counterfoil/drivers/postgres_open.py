@@ -82,6 +82,8 @@ class Connection(psycopg.Connection[Any]):
     """Whether the role's, the database's or the URL's default is to write nothing."""
     walled = False
     """Whether row security holds its role to the tenant that a transaction names."""
+    hosts = False
+    """Whether its transaction holds user code, which may go on as another role."""
     soiled = False
     """Whether user code ran statements in its session, which it may have set for longer than its transaction."""
     cleaning = ""
@@ -102,6 +104,7 @@ class AsyncConnection(psycopg.AsyncConnection[Any]):
     silence: float | None = None
     reads_only = False
     walled = False
+    hosts = False
     soiled = False
     cleaning = ""
 
@@ -250,11 +253,12 @@ def control(
 ) -> tuple[str, bool | None]:
     """Return how a transaction begins or ends, and whether that may be prepared.
 
-    Whose rows it may touch is said in the round trip of its BEGIN, where row security goes by that.
+    Whose rows it may touch is said in the round trip of its BEGIN, where row security goes by that, or may once user
+    code went on as another role.
     What user code set for longer is undone in the round trip of its COMMIT, and behind it: deferred triggers may go by
     such settings. A rollback takes settings back, but no lock of the session's.
     """
-    if sql not in ENDS and getattr(connection, "walled", False):
+    if sql not in ENDS and (getattr(connection, "walled", False) or getattr(connection, "hosts", False)):
         return f"{sql}; set local {SETTING} = {Literal(wall).as_string(connection)}", False
     if not getattr(connection, "soiled", False):
         return sql, None
