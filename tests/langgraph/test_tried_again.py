@@ -26,18 +26,18 @@ def losing(cf: Any, monkeypatch: pytest.MonkeyPatch, meanwhile: Meanwhile, *, to
         meanwhile()
         raise CommitUnknown("the connection was lost during COMMIT")
 
-    def write(maker: Any) -> Any:
+    def write(maker: Any, **more: Any) -> Any:
         if lost:
-            return blocking(maker)
+            return blocking(maker, **more)
         if took_effect:
-            blocking(maker)
+            blocking(maker, **more)
         return lose()
 
-    async def awrite(maker: Any) -> Any:
+    async def awrite(maker: Any, **more: Any) -> Any:
         if lost:
-            return await awaiting(maker)
+            return await awaiting(maker, **more)
         if took_effect:
-            await awaiting(maker)
+            await awaiting(maker, **more)
         return await asyncio.to_thread(lose)
 
     blocking, awaiting = cf.desk.store.write, cf.desk.async_store.write
