@@ -8,7 +8,6 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from counterfoil import codec
-from counterfoil.active import inside
 from counterfoil.core.arguments import DECLARED
 from counterfoil.core.branches import marked
 from counterfoil.core.templates import TRUSTED_FIELDS, Template, check_trusted, validate_id
@@ -159,6 +158,8 @@ class Effect(Generic[T]):
         """Return the gate that stands before these arguments, or None."""
         if self.approval is None:
             return None
+        from counterfoil.active import inside  # noqa: PLC0415 - brings asyncio, and most effects have no policy
+
         with inside(f"the policy of effect {self.name}"):
             return self.approval.gate({**self.defaults, **arguments})
 

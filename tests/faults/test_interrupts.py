@@ -20,7 +20,8 @@ from tests.faults.subject import Wired
 from tests.postgres.databases import Database
 
 OPEN = """select count(*) from pg_stat_activity
-where datname = current_database() and pid <> pg_backend_pid() and state <> 'idle'"""
+where datname = current_database() and pid <> pg_backend_pid() and state <> 'idle'
+  and backend_type = 'client backend'"""
 
 
 class SoftLimit(BaseException):

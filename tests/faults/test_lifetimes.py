@@ -23,7 +23,8 @@ ROOT = Path(__file__).parents[2]
 
 SESSIONS = "select count(*) from pg_stat_activity where datname = current_database() and pid <> pg_backend_pid()"
 HELD = """select state, query from pg_stat_activity
-where datname = current_database() and pid <> pg_backend_pid() and state <> 'idle'"""
+where datname = current_database() and pid <> pg_backend_pid() and state <> 'idle'
+  and backend_type = 'client backend'"""
 ADVISORY = """select count(*) from pg_locks lock join pg_stat_activity session using (pid)
 where lock.locktype = 'advisory' and session.datname = current_database()"""
 
