@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from counterfoil import approving
@@ -25,7 +24,23 @@ if TYPE_CHECKING:
     from counterfoil.desk import Desk
     from counterfoil.effects import Effect
     from counterfoil.model import Approval, ApprovalDetail, Page
+    from counterfoil.performing import Job
     from counterfoil.storage.scripts.approvals import Decision
+    from counterfoil.storage.scripts.claims import Seen
+
+
+def find_or_ask(desk: Desk, job: Job) -> Seen:
+    """Find what was asked about an operation, or ask; see `approving.find_or_ask`."""
+    tenant = job.key.tenant
+
+    def do(step: Read | Write) -> Any:
+        match step:
+            case Read(maker):
+                return desk.store.read(maker, tenant=tenant)
+            case Write(maker):
+                return write(desk, maker, tenant=tenant)
+
+    return drive(approving.find_or_ask(job), do)
 
 
 class Approvals:
@@ -66,14 +81,7 @@ class Approvals:
         refuse_on_loop("approvals.request", "await cf.approvals.request(...) with an AsyncCounterfoil")
         trusted = Trusted(tenant=tenant or "", request_id=request_id, workflow_id=workflow_id, principal=principal)
         job = approving.asking(self._desk, effect, arguments, trusted)
-        return approving.asked(job, drive(approving.find_or_ask(job), partial(self._do, job.key.tenant)))
-
-    def _do(self, tenant: str, step: Read | Write) -> Any:
-        match step:
-            case Read(maker):
-                return self._desk.store.read(maker, tenant=tenant)
-            case Write(maker):
-                return write(self._desk, maker, tenant=tenant)
+        return approving.asked(job, find_or_ask(self._desk, job))
 
     def list(
         self, *, tenant: str, state: str | None = "pending", after: int | None = None, limit: int = PAGE

@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 from counterfoil.access import acting
 from counterfoil.core.access import Act
-from counterfoil.core.arguments import CALLED, plain
+from counterfoil.core.arguments import CALLED
 from counterfoil.core.durations import milliseconds
 from counterfoil.desk import NOWHERE
-from counterfoil.errors import GrantNotFound, VerdictIncomplete
+from counterfoil.errors import GrantNotFound
 from counterfoil.model import Page
+from counterfoil.outboxing import who_and_why
 from counterfoil.storage import rows
 from counterfoil.storage.scripts.grants import NoGrant
 
@@ -35,11 +36,6 @@ class Wish:
     actor: Actor
     valid_for: int | None
 
-    @property
-    def asked(self) -> tuple[Request, Actor]:
-        """Return what and by whom."""
-        return self.request, self.actor
-
 
 def wish(
     desk: Desk,
@@ -58,11 +54,6 @@ def wish(
     request = desk.job(effect, arguments, trusted, NOWHERE).request
     actor = acting(by, act=Act.GRANT, tenant=request.key.tenant)
     return Wish(request, actor, None if expires_in is None else milliseconds(expires_in, "expires_in"))
-
-
-def granted(row: Row) -> Grant:
-    """Return the grant as it is stored."""
-    return rows.grant(row)
 
 
 def number(grant_id: object, tenant: str) -> int:
@@ -88,22 +79,15 @@ def not_found(grant_id: str, tenant: str) -> GrantNotFound:
     )
 
 
-def who_and_why(by: str | Principal, reason: object, tenant: str, grant_id: str) -> tuple[Actor, str]:
+def revoker(by: str | Principal, reason: str, tenant: str, grant_id: str) -> tuple[Actor, str]:
     """Return who revokes a grant and why, as they are stored.
 
     Raises:
         NotAllowed: the principal's role does not permit it.
+        GrantNotFound: the principal is another tenant's.
         VerdictIncomplete: the reason is missing.
     """
-    actor = acting(by, act=Act.GRANT, tenant=tenant, unknown=lambda: not_found(grant_id, tenant))
-    why = plain(CALLED.words("reason", reason))
-    if not why:
-        raise VerdictIncomplete(
-            f"To revoke {grant_id} needs a reason: whoever asks later wants to know why. Nothing was changed.",
-            tenant=tenant,
-            operation_id="",
-        )
-    return actor, why
+    return who_and_why(by, reason, tenant, unknown=lambda: not_found(grant_id, tenant), act=Act.GRANT)
 
 
 def revoked(answer: Row | NoGrant, grant_id: str, tenant: str) -> Grant:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from counterfoil import granting
 from counterfoil.active import refuse_nested, refuse_on_loop
 from counterfoil.model import Trusted
 from counterfoil.operations import PAGE, check_limit, check_tenant
+from counterfoil.storage import rows
 from counterfoil.storage.scripts import grants
 from counterfoil.writing import write
 
@@ -68,9 +70,8 @@ class Grants:
             thread_id=thread_id,
         )
         wish = granting.wish(self._desk, effect, arguments, trusted, by, expires_in)
-        return granting.granted(
-            write(self._desk, lambda: grants.issue(*wish.asked, valid_for=wish.valid_for), tenant=trusted.tenant)
-        )
+        maker = partial(grants.issue, wish.request, wish.actor, valid_for=wish.valid_for)
+        return rows.grant(write(self._desk, maker, tenant=trusted.tenant))
 
     def list(self, *, tenant: str, before: int | None = None, limit: int = PAGE) -> Page[Grant]:
         """Return one page of a tenant's grants, the newest first."""
@@ -95,6 +96,6 @@ class Grants:
         refuse_on_loop("grants.revoke", "await cf.grants.revoke(...) with an AsyncCounterfoil")
         checked = check_tenant(tenant)
         seq = granting.number(grant_id, checked)
-        actor, why = granting.who_and_why(by, reason, checked, grant_id)
+        actor, why = granting.revoker(by, reason, checked, grant_id)
         answer = write(self._desk, lambda: grants.revoke(checked, seq, actor, reason=why), tenant=checked)
         return granting.revoked(answer, grant_id, checked)

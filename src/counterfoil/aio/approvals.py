@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from counterfoil import approving
@@ -25,7 +24,23 @@ if TYPE_CHECKING:
     from counterfoil.desk import Desk
     from counterfoil.effects import Effect
     from counterfoil.model import Approval, ApprovalDetail, Page
+    from counterfoil.performing import Job
     from counterfoil.storage.scripts.approvals import Decision
+    from counterfoil.storage.scripts.claims import Seen
+
+
+async def afind_or_ask(desk: Desk, job: Job) -> Seen:
+    """Find what was asked about an operation, or ask; see `approving.find_or_ask`."""
+    tenant = job.key.tenant
+
+    async def do(step: Read | Write) -> Any:
+        match step:
+            case Read(maker):
+                return await desk.async_store.read(maker, tenant=tenant)
+            case Write(maker):
+                return await awrite(desk, maker, tenant=tenant)
+
+    return await adrive(approving.find_or_ask(job), do)
 
 
 class AsyncApprovals:
@@ -65,14 +80,7 @@ class AsyncApprovals:
         refuse_nested("approvals.request")
         trusted = Trusted(tenant=tenant or "", request_id=request_id, workflow_id=workflow_id, principal=principal)
         job = approving.asking(self._desk, effect, arguments, trusted)
-        return approving.asked(job, await adrive(approving.find_or_ask(job), partial(self._do, job.key.tenant)))
-
-    async def _do(self, tenant: str, step: Read | Write) -> Any:
-        match step:
-            case Read(maker):
-                return await self._desk.async_store.read(maker, tenant=tenant)
-            case Write(maker):
-                return await awrite(self._desk, maker, tenant=tenant)
+        return approving.asked(job, await afind_or_ask(self._desk, job))
 
     async def list(
         self, *, tenant: str, state: str | None = "pending", after: int | None = None, limit: int = PAGE

@@ -8,20 +8,20 @@ from langgraph.config import get_config
 
 from counterfoil import answers, approving
 from counterfoil.active import refuse_nested, refuse_on_loop
+from counterfoil.aio.approvals import afind_or_ask
+from counterfoil.approvals import find_or_ask
 from counterfoil.core.effects import AwaitsApproval
-from counterfoil.drivers.driving import adrive, drive
 from counterfoil.errors import IntentWouldBeLost, NoActiveCounterfoil
 from counterfoil.langgraph.decisions import Decision
 from counterfoil.langgraph.intents import CURRENT
 from counterfoil.langgraph.parking import park
 from counterfoil.langgraph.perform import ready, refuse_minted, suspicions
 from counterfoil.langgraph.skipping import astore_held, store_held
-from counterfoil.performing import Job, Read, Write
-from counterfoil.writing import awrite, write
 
 if TYPE_CHECKING:
     from counterfoil.effects import Effect
     from counterfoil.langgraph.context import Here, Run
+    from counterfoil.performing import Job
     from counterfoil.storage.scripts.claims import Seen
 
 T = TypeVar("T")
@@ -47,14 +47,7 @@ def approve(effect: Effect[T], /, **arguments: Any) -> Decision[T]:
     store_held(run)
     job = approving.asking(here.desk, effect, arguments, here.trusted, here.origin)
 
-    def do(step: Read | Write) -> Any:
-        return (
-            here.desk.store.read(step.maker, tenant=here.trusted.tenant)
-            if isinstance(step, Read)
-            else write(here.desk, step.maker, tenant=here.trusted.tenant)
-        )
-
-    return _decided(here, effect, arguments, job, drive(approving.find_or_ask(job), do))
+    return _decided(here, effect, arguments, job, find_or_ask(here.desk, job))
 
 
 async def aapprove(effect: Effect[T], /, **arguments: Any) -> Decision[T]:
@@ -66,14 +59,7 @@ async def aapprove(effect: Effect[T], /, **arguments: Any) -> Decision[T]:
     await astore_held(run)
     job = approving.asking(here.desk, effect, arguments, here.trusted, here.origin)
 
-    async def do(step: Read | Write) -> Any:
-        return await (
-            here.desk.async_store.read(step.maker, tenant=here.trusted.tenant)
-            if isinstance(step, Read)
-            else awrite(here.desk, step.maker, tenant=here.trusted.tenant)
-        )
-
-    return _decided(here, effect, arguments, job, await adrive(approving.find_or_ask(job), do))
+    return _decided(here, effect, arguments, job, await afind_or_ask(here.desk, job))
 
 
 def _asking(effect: Effect[Any]) -> tuple[Here, Run]:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from counterfoil import codec
 from counterfoil.core.access import Actor, canonical
 from counterfoil.core.approvals import (
+    ENDS,
     EVENTS,
     MOVES,
     AlreadyApplied,
@@ -27,14 +28,20 @@ from counterfoil.core.audit import Deed, Kind, Subject
 from counterfoil.core.effects import AwaitsApproval, Closed, MayClaim, NeedsApproval
 from counterfoil.core.entries import is_waiting
 from counterfoil.core.machine import advance
-from counterfoil.core.states import OPERATION, ApprovalState, OperationEvent, OperationState, WorkflowStatus
+from counterfoil.core.states import (
+    OPERATION,
+    ApprovalEvent,
+    ApprovalState,
+    OperationEvent,
+    OperationState,
+    WorkflowStatus,
+)
 from counterfoil.errors import InvalidId
 from counterfoil.model import ApprovalDetail, OperationKey
 from counterfoil.storage import rows
 from counterfoil.storage.script import Row, Script, Wake, all_rows, held_row, one_row
 from counterfoil.storage.scripts import audit, claims, gates, reads
 from counterfoil.storage.scripts.claims import Request, Seen
-from counterfoil.storage.scripts.grants import NOBODY
 from counterfoil.storage.scripts.moves import has_lost_attempt, key_params
 
 if TYPE_CHECKING:
@@ -189,7 +196,7 @@ def find_decision(tenant: str, seq: int, decision: Decision) -> Script[Answer | 
     approval = yield from one_row("get_approval", tenant=tenant, seq=seq)
     if approval is None or approval["decided_by"] != decision.actor.shown or approval["reason"] != decision.reason:
         return None
-    if ApprovalState(approval["state"]) is not advance_to(decision.ruling):
+    if ApprovalState(approval["state"]) is not ENDS[decision.ruling]:
         return None
     key = OperationKey(tenant=tenant, operation_id=approval["operation_id"])
     if decision.follower is not None:
@@ -197,11 +204,6 @@ def find_decision(tenant: str, seq: int, decision: Decision) -> Script[Answer | 
         if written is None or written["content_digest"] != decision.follower.digests.content:
             return None
     return Decided(approval, (yield from held_row("get_operation", **key_params(key))), is_new=True)
-
-
-def advance_to(ruling: Ruling) -> ApprovalState:
-    """Return the state that an approval is in after a decision."""
-    return ApprovalState(EVENTS[ruling].value)
 
 
 def _question(approval: Row, row: Row) -> Question:
@@ -264,7 +266,7 @@ def _noted(key: OperationKey, approval: Row, ended: Row, decision: Decision) -> 
 
 def _moved(key: OperationKey, row: Row, ended: Row, decision: Decision) -> Script[Row]:
     if decision.ruling is not Ruling.APPROVE:
-        why = f"{advance_to(decision.ruling)} by {decision.actor.shown}"
+        why = f"{ENDS[decision.ruling]} by {decision.actor.shown}"
         return (yield from gates.close(key, row, MOVES[decision.ruling], why=why))
     return (
         yield from held_row(
@@ -312,7 +314,7 @@ def cancel_all(tenant: str, thread_id: str, *, by: str, reason: str) -> Script[N
         key = OperationKey(tenant=tenant, operation_id=one["operation_id"])
         row = yield from one_row("lock_operation", **key_params(key))
         if row is not None and _is_undone(row):  # it may have been sent while its lock was waited for
-            yield from gates.withdraw(key, by=by, reason=reason)
+            yield from gates.end_unused(key, ApprovalEvent.CANCELLED, by=by, reason=reason)
             yield from gates.close(key, row, OperationEvent.CANCELLED, why=f"cancelled by {by}")
 
 
@@ -323,9 +325,8 @@ def _is_undone(row: Row) -> bool:
 
 def note_try(wish: Request, approval: Row) -> Script[None]:
     """Note that some other step asked for what a person rejected: whichever way led there, nothing is sent."""
-    name = wish.trusted.principal or NOBODY
     yield from audit.note(
-        Actor(who=canonical(name), shown=name),
+        audit.asker(wish.trusted),
         Deed.TRY_REJECTED,
         Subject(Kind.APPROVAL, rows.approval_id(approval["seq"])),
         tenant=wish.key.tenant,

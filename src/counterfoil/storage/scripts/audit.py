@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+from counterfoil.core.access import Actor, canonical
 from counterfoil.credentials import redact_text
 from counterfoil.model import Page
 from counterfoil.storage import rows
@@ -13,14 +14,22 @@ from counterfoil.storage.script import Row, Script, all_rows, one_row
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from counterfoil.core.access import Actor
     from counterfoil.core.audit import Deed, Subject
+    from counterfoil.model import Trusted
     from counterfoil.records import AuditEntry
 
+NOBODY = "unknown"
+"""Who asked, where a run has no principal."""
 EVERYONE = ""
 """Stands in the place of a tenant for what is about all of them."""
 _WIDEST: Final = 1024
 """Bytes of an id; a pause's name may be longer, and must fit into an index beside the tenant."""
+
+
+def asker(trusted: Trusted) -> Actor:
+    """Return who asks for an operation: the run's principal, where it has one."""
+    name = trusted.principal or NOBODY
+    return Actor(who=canonical(name), shown=name)
 
 
 def note(

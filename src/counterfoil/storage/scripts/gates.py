@@ -120,22 +120,11 @@ def end(
     )
 
 
-def withdraw(key: OperationKey, *, by: str, reason: str) -> Script[None]:
+def end_unused(key: OperationKey, event: ApprovalEvent, *, by: str = BY_TIME, reason: str) -> Script[None]:
     """End what is asked about an operation, or permitted and not used, since it came to its end by other means."""
     last = yield from newest(key)
-    if last is not None and last["spent_at"] is None and ApprovalEvent.CANCELLED in legal(APPROVAL, _state(last)):
-        yield from end(key, last, ApprovalEvent.CANCELLED, by=by, reason=reason)
-
-
-def run_out(key: OperationKey, *, reason: str) -> Script[None]:
-    """End what is asked about an operation, or permitted and not used, since its own time is over."""
-    last = yield from newest(key)
-    if last is not None and last["spent_at"] is None and ApprovalEvent.EXPIRED in legal(APPROVAL, _state(last)):
-        yield from end(key, last, ApprovalEvent.EXPIRED, reason=reason)
-
-
-def _state(approval: Row) -> ApprovalState:
-    return ApprovalState(approval["state"])
+    if last is not None and last["spent_at"] is None and event in legal(APPROVAL, ApprovalState(last["state"])):
+        yield from end(key, last, event, by=by, reason=reason)
 
 
 def spend(key: OperationKey, row: Row) -> Script[None]:

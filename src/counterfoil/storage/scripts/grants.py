@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from counterfoil import codec
-from counterfoil.core.access import Actor, canonical
 from counterfoil.core.audit import Deed, Kind, Subject
 from counterfoil.core.effects import Ungranted
 from counterfoil.storage import rows
@@ -16,10 +15,8 @@ from counterfoil.storage.scripts import audit
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from counterfoil.core.access import Actor
     from counterfoil.storage.scripts.claims import Request
-
-NOBODY = "unknown"
-"""Who asked, where a run has no principal."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,9 +66,8 @@ def refusal(request: Request) -> Script[Ungranted | None]:
     wanted = {"effect": request.effect, "identity_digest": request.digests.identity}
     if (yield from one_row("find_grant", **request.id, **wanted)) is not None:
         return None
-    name = request.trusted.principal
     yield from audit.note(
-        Actor(who=canonical(name or NOBODY), shown=name or NOBODY),
+        audit.asker(request.trusted),
         Deed.REFUSE,
         Subject(Kind.OPERATION, request.key.operation_id),
         tenant=request.key.tenant,

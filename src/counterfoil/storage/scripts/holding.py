@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, assert_never
 from counterfoil.core.audit import Deed, Kind, Subject
 from counterfoil.core.outbox import EVENTS, MAX_ATTEMPTS, Act, ActDecision, Permitted, Standing, decide_act
 from counterfoil.core.states import (
+    ApprovalEvent,
     AttemptOutcome,
     CaseKind,
     EvidenceKind,
@@ -188,7 +189,7 @@ def _judge_dead_letter(key: OperationKey, row: Row, wish: Wish) -> Script[Row]:
 
 def _cancel(key: OperationKey, row: Row, wish: Wish) -> Script[Row]:
     yield from _keep(key, row, wish)
-    yield from gates.withdraw(key, by=wish.by.shown, reason=wish.reason)
+    yield from gates.end_unused(key, ApprovalEvent.CANCELLED, by=wish.by.shown, reason=wish.reason)
     why = f"cancelled by {wish.by.shown}: {wish.reason}"
     return (yield from gates.close(key, row, EVENTS[wish.act], why=why))
 

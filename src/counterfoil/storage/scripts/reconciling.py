@@ -9,6 +9,7 @@ from counterfoil.core.approvals import is_open
 from counterfoil.core.machine import advance
 from counterfoil.core.states import (
     OPERATION,
+    ApprovalEvent,
     AttemptOutcome,
     CaseKind,
     EvidenceKind,
@@ -96,7 +97,7 @@ def _expire_one(key: OperationKey, row: Row) -> Script[Row]:
     if (yield from has_lost_attempt(key, row)):
         return (yield from unknown_again(key, row, "the lifetime of its key ended before it was sent again"))
     why = "it was not sent in the time it had"
-    yield from gates.run_out(key, reason=why)
+    yield from gates.end_unused(key, ApprovalEvent.EXPIRED, reason=why)
     return (yield from gates.close(key, row, OperationEvent.INTENT_EXPIRED, why=why))
 
 
