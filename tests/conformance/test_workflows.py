@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from langgraph.types import Command, interrupt
 
-from counterfoil import CannotTell, Found
+from counterfoil import CannotTell, Found, Policy
 from counterfoil.core.access import Actor
 from counterfoil.core.entries import FIRST_PAUSE_MS
 from counterfoil.errors import (
@@ -635,6 +635,26 @@ def test_a_run_that_is_cancelled_stores_nothing_more_and_sends_nothing_more(flow
     assert flows.status() == "cancelled"
     assert [body["title"] for body in flows.subject.sent.bodies] == ["before"]
     assert [step.nodes for step in flows.call("history", ID, tenant=TENANT)] == [(), ()]
+
+
+def test_what_ends_with_a_cancelled_workflow_is_noted_one_by_one(flows: Flows) -> None:
+    pay = flows.subject.ticket(key="{workflow_id}/{title}", approval=Policy())
+
+    def steps(state: State) -> Steps:
+        yield do.approve(pay, title="a")
+        return {}
+
+    flows.register(chain(pay=flows.node(steps)))
+    flows.start()
+    flows.drain()
+    flows.act("cancel")
+    assert (flows.subject.state, flows.subject.rows("approval")[0]["state"]) == ("cancelled", "cancelled")
+    noted = sorted(flows.subject.rows("audit"), key=lambda row: int(row["seq"]))
+    assert [(row["act"], row["subject"], row["state_before"], row["state_after"]) for row in noted] == [
+        ("cancel", f"{ID}/a", "awaiting_approval", "cancelled"),
+        ("workflow.cancel", ID, "waiting", "cancelled"),
+    ]
+    assert {(row["who"], row["reason"]) for row in noted} == {("ann", "as she was told")}
 
 
 # --- graphs that change ----------------------------------------------------------------------------------------------

@@ -307,15 +307,25 @@ def _wake(row: Row) -> Script[None]:
         yield Wake(thread["tenant"], thread["thread_id"], woken["graph"], woken["graph_version"])
 
 
-def cancel_all(tenant: str, thread_id: str, *, by: str, reason: str) -> Script[None]:
-    """End all that a thread has asked for and not sent yet, as it goes on no more."""
+def cancel_all(tenant: str, thread_id: str, *, by: Actor, reason: str) -> Script[None]:
+    """End all that a thread has asked for and not sent yet, as it goes on no more; each is noted."""
     found = yield from all_rows("list_undone_of_thread", tenant=tenant, thread_id=thread_id)
     for one in found:
         key = OperationKey(tenant=tenant, operation_id=one["operation_id"])
         row = yield from one_row("lock_operation", **key_params(key))
         if row is not None and _is_undone(row):  # it may have been sent while its lock was waited for
-            yield from gates.end_unused(key, ApprovalEvent.CANCELLED, by=by, reason=reason)
-            yield from gates.close(key, row, OperationEvent.CANCELLED, why=f"cancelled by {by}")
+            yield from gates.end_unused(key, ApprovalEvent.CANCELLED, by=by.shown, reason=reason)
+            closed = yield from gates.close(key, row, OperationEvent.CANCELLED, why=f"cancelled by {by.shown}")
+            yield from audit.note(
+                by,
+                Deed.CANCEL,
+                Subject(Kind.OPERATION, key.operation_id),
+                tenant=tenant,
+                reason=reason,
+                before=row["state"],
+                after=closed["state"],
+                request_id=row["request_id"],
+            )
 
 
 def _is_undone(row: Row) -> bool:
