@@ -105,13 +105,13 @@ def explained(detail: OperationDetail) -> Explanation:
 
 
 def check_tenant(tenant: str) -> str:
-    """Return the tenant; reads are always within one.
+    """Return the tenant; what is read or done is always within one.
 
     Raises:
         TenantMissing: none was given.
     """
     if not tenant:
-        raise TenantMissing("Operations are read within one tenant: pass tenant='...'. Nothing was read.")
+        raise TenantMissing("Whatever is read or done is one tenant's: pass tenant='...'. Nothing was read or done.")
     return validate_id("tenant", tenant)
 
 

@@ -87,8 +87,10 @@ def graph_of(desk: Desk, name: str, version: int | None) -> Any:
 
     Raises:
         GraphMissing: there is none.
+        InvalidArguments: the name is no text, or the version no number.
     """
-    found = desk.graphs.get((name, version)) if version is not None else None
+    named = CALLED.text("graph", name)
+    found = None if version is None else desk.graphs.get((named, CALLED.number("version", version, least=1)))
     if version is None:
         newest = max((known for known in desk.graphs if known[0] == name), default=None)
         found = None if newest is None else desk.graphs[newest]

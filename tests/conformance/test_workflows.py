@@ -120,6 +120,9 @@ def test_what_cannot_be_started_is_refused_and_stores_nothing(flows: Flows) -> N
         flows.start(version=2)
     with pytest.raises(InvalidArguments):
         flows.start([("number", 1)])  # type: ignore[arg-type]
+    for named in ({"version": "1"}, {"graph": graph}):
+        with pytest.raises(InvalidArguments, match=r"version is|graph is"):
+            flows.start(**named)
     with pytest.raises(InvalidArguments, match="Another graph"):
         flows.register(chain(note=noting("a"), other=noting("b")))
     assert flows.subject.rows("workflow") == []

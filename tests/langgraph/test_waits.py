@@ -1,5 +1,6 @@
 """Waits wherever a step can be: fanned out, in child graphs, in tasks, under retry policies, beside questions."""
 
+import math
 from datetime import UTC, datetime
 from typing import Any
 
@@ -10,7 +11,7 @@ from langgraph.graph import END, START, StateGraph
 from langgraph.types import CachePolicy, Command, RetryPolicy, Send, interrupt
 
 from counterfoil.drivers.probes import Point
-from counterfoil.errors import CommitUnknown, InvalidId, ThreadExists
+from counterfoil.errors import CommitUnknown, InvalidId, NoActiveCounterfoil, ThreadExists
 from counterfoil.langgraph import perform, sleep_for, sleep_until, wait_for
 from counterfoil.testing.clock import FakeClock
 from tests.langgraph.shop import Shop, State, chain, charge, lose_reply
@@ -321,6 +322,29 @@ def test_no_history_is_copied_onto_a_workflow(cf: Any, *, begun: bool) -> None:
     deliver(cf, "e-1")
     cf.drain(charge)
     assert (result(cf)["log"], result(cf)["number"]) == (["e-1"], 1)
+
+
+@pytest.mark.parametrize(
+    ("asked", "error", "told"),
+    [
+        ({"event": ""}, "InvalidArguments", "event is empty."),
+        ({"event": "paid", "match": {"amount": math.nan}}, "NonFiniteNumber", "at $.match.amount"),
+    ],
+)
+def test_what_no_event_can_be_is_not_waited_for(cf: Any, asked: dict[str, Any], error: str, told: str) -> None:
+    def step(_: State) -> State:
+        wait_for(**asked)
+        return {}
+
+    start(cf, chain(("step", step)))
+    found = cf.workflows.get("w", tenant=TENANT)
+    assert (found.status, found.error_class) == ("failed", error)
+    assert told in found.error_text
+
+
+def test_a_wait_outside_of_a_graph_says_what_can_wait() -> None:
+    with pytest.raises(NoActiveCounterfoil, match="Only steps of a workflow can wait"):
+        wait_for("paid")
 
 
 @pytest.mark.parametrize("wrong", ["far", "event", "subject", "name"])

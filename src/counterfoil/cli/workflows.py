@@ -103,7 +103,8 @@ def show(session: Session, workflow: str) -> None:
             ("workflow", found.workflow_id), ("tenant", found.tenant), ("graph", _graph(found)),
             ("status", found.status), ("version", found.version), ("due", _due(found)),
             ("holder", found.holder), ("tries", found.tries or None),
-            ("reason", found.error_text), ("started", when(found.created_at)), ("changed", when(found.updated_at)),
+            ("error", found.error_class), ("reason", found.error_text),
+            ("started", when(found.created_at)), ("changed", when(found.updated_at)),
         ]
     )  # fmt: skip
     if asked:

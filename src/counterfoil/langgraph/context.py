@@ -193,7 +193,10 @@ class Here:
     step: Step | None
 
 
-def locate(asked: str, *, elsewhere: str = "perform") -> Here:
+_PERFORM_THERE: Final = "Elsewhere use cf.perform(effect, tenant=..., ...)."
+
+
+def locate(asked: str, *, elsewhere: str = _PERFORM_THERE) -> Here:
     """Find the run that this code belongs to; messages name what is asked for, and what there is outside of graphs.
 
     Raises:
@@ -204,8 +207,7 @@ def locate(asked: str, *, elsewhere: str = "perform") -> Here:
     except RuntimeError:
         raise NoActiveCounterfoil(
             f"{asked} was called outside any LangGraph run. Inside a node this happens in a thread that lost the run's"
-            f" context: start it with contextvars.copy_context().run(...). Elsewhere use cf.{elsewhere}(effect,"
-            " tenant=..., ...)."
+            f" context: start it with contextvars.copy_context().run(...). {elsewhere}"
         ) from None
     found = carried(config) or _context_of_saver(config, asked)
     origin = _origin(config)

@@ -82,7 +82,7 @@ def _asked(
 ) -> tuple[Collector, Enqueuing]:
     effect, arguments = named(asked, given)
     check_effect(effect)
-    here = locate("enqueue", elsewhere="enqueue")
+    here = locate("enqueue", elsewhere="Elsewhere use cf.enqueue(effect, tenant=..., ...).")
     collector = _collector(effect, here)
     return collector, Enqueuing(here.desk, effect, arguments, here.trusted, here.origin, delivery)
 

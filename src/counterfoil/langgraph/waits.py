@@ -242,11 +242,14 @@ def _question(
     timeout: Duration | None,
     name: str | None,
 ) -> _Asked:
+    named = validate_id("event name", CALLED.text("event", event))
+    wanted = {} if match is None else dict(CALLED.mapping("match", match))
+    codec.canonical(wanted, "$.match")  # what no event can hold would be waited for in vain
     return _asking(
-        CALLED.text("name", name or event),
-        event=validate_id("event name", CALLED.text("event", event)),
+        CALLED.text("name", name or named),
+        event=named,
         subject=None if subject is None else validate_id("subject", CALLED.text("subject", subject)),
-        match={} if match is None else dict(CALLED.mapping("match", match)),
+        match=wanted,
         timeout=None if timeout is None else milliseconds(timeout, "timeout"),
     )
 
@@ -261,7 +264,7 @@ def _recurring(schedule: Schedule, missed: Missed, name: str | None) -> _Asked:
 
 def _asking(name: str, **asked: Any) -> _Asked:
     _refuse_in_cached_node()
-    here = locate("wait_for", elsewhere="workflows.deliver")
+    here = locate("wait_for", elsewhere="Only steps of a workflow can wait: start one with cf.workflows.start(...).")
     run, step, collector = here.run, here.step, CURRENT.get()
     if run is not None and (collector is None or not collector.belongs_to(get_config())):
         raise NoActiveCounterfoil(
