@@ -313,7 +313,7 @@ def test_each_decision_is_noted_with_what_it_was_about(subject: Subject) -> None
 # --- who decides -----------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("who", ["ann", " Ann ", "ANN", "\uff41nn", "a\u200bnn"])
+@pytest.mark.parametrize("who", ["ann", " Ann ", "ANN", "\uff41nn", "a\u200bnn", "ann\ufe0f", "an\u3164n", "\x01ann"])
 @pytest.mark.parametrize("ruling", ["approve", "reject", "edit"])
 def test_whoever_asked_cannot_decide(blocking: Subject, ruling: str, who: str) -> None:
     first = request(blocking, blocking.ticket(approval=GATED), title="a", principal="Ann").approval_id

@@ -33,6 +33,13 @@ def test_what_nobody_granted_is_refused_sends_nothing_and_is_noted(subject: Subj
     assert (entry["act"], entry["who"], entry["subject"]) == ("grant.refuse", "model", "ticket:r-1")
 
 
+def test_it_is_noted_of_a_principal_whom_nobody_can_name(subject: Subject, strict: Any) -> None:
+    with pytest.raises(NotGranted):
+        subject.perform(subject.ticket(), cf=strict, title="a", principal="\u200b")
+    (entry,) = subject.rows("audit")
+    assert (entry["act"], entry["who"]) == ("grant.refuse", "\u200b")
+
+
 def test_what_is_granted_is_sent_once_and_nothing_beside_it(subject: Subject, strict: Any) -> None:
     made, other = subject.ticket(), subject.ticket()
     grant = subject.settle(strict.grants.issue(made, by="gateway", title="a", **ASKED))

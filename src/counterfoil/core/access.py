@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import unicodedata
 from dataclasses import dataclass
 from enum import StrEnum
@@ -9,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 from counterfoil.core.arguments import CALLED
 from counterfoil.core.templates import validate_id
-from counterfoil.errors import InvalidArguments
+from counterfoil.errors import InvalidArguments, InvalidId
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -51,22 +52,39 @@ delete and purge; to grant operations; to export the audit trail; to manage toke
 
 # --- principals ------------------------------------------------------------------------------------------------------
 
+_IGNORABLE: Final = re.compile(
+    "[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u2065\u3164\ufe00-\ufe0f\uffa0\ufff0-\ufff8\U000e0000-\U000e0fff]"
+)
+"""What Unicode calls default ignorable (DerivedCoreProperties.txt) and does not count as a format character (Cf)."""
+
 
 def canonical(name: str) -> str:
     """Return the form of a name in which principals are compared and stored: `" Ann "` is `"ann"`.
 
-    Compatible characters are made one, case and what surrounds the name are dropped, and so are characters that nobody
-    sees, such as a zero-width space.
+    Compatible characters are made one, and white space is one space; case and what surrounds the name are dropped, and
+    so are characters that nobody sees, such as a zero-width space, a variation selector or a control character.
 
     Raises:
         InvalidId: not a text, empty, too long to be looked up by, or with NUL or a lone surrogate in it.
     """
-    given = CALLED.words("the name of a principal", name)
-    folded = unicodedata.normalize("NFD", given)
+    given = " ".join(CALLED.words("the name of a principal", name).split())
+    folded = unicodedata.normalize("NFD", "".join(char for char in given if not _is_unseen(char)))
     for _ in range(2):  # as Unicode defines it: folding may make what can be composed, and composing what can be folded
         folded = unicodedata.normalize("NFKC", folded.casefold())
-    seen = "".join(char for char in folded if unicodedata.category(char) != "Cf")
-    return validate_id("the name of a principal", unicodedata.normalize("NFKC", seen).strip())
+    return validate_id("the name of a principal", " ".join(folded.split()))
+
+
+def _is_unseen(char: str) -> bool:
+    """Say whether nothing is drawn for a character; NUL is left to be refused."""
+    return char != "\0" and (unicodedata.category(char) in {"Cc", "Cf"} or _IGNORABLE.match(char) is not None)
+
+
+def compared(name: str) -> str:
+    """Return the form in which a stored name is compared; one that is nobody's canonical name stays as it is."""
+    try:
+        return canonical(name)
+    except InvalidId:
+        return name
 
 
 def is_same_principal(a: str, b: str) -> bool:

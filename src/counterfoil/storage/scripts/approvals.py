@@ -7,7 +7,7 @@ from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
 from counterfoil import codec
-from counterfoil.core.access import Actor, canonical
+from counterfoil.core.access import Actor, compared
 from counterfoil.core.approvals import (
     ENDS,
     EVENTS,
@@ -36,7 +36,6 @@ from counterfoil.core.states import (
     OperationState,
     WorkflowStatus,
 )
-from counterfoil.errors import InvalidId
 from counterfoil.model import ApprovalDetail, OperationKey
 from counterfoil.storage import rows
 from counterfoil.storage.script import Row, Script, Wake, all_rows, held_row, one_row
@@ -213,17 +212,9 @@ def _question(approval: Row, row: Row) -> Question:
         operation=OperationState(row["state"]),
         decide_by=approval["decide_by"] if row["decide_by"] is None else row["decide_by"],
         is_spent=approval["spent_at"] is not None,
-        barred=frozenset(_compared(name) for name in barred if name is not None),
+        barred=frozenset(compared(name) for name in barred if name is not None),
         now=row["now"],
     )
-
-
-def _compared(name: str) -> str:
-    """Return the form in which a requester's name is compared; one that is nobody's canonical name stays as it is."""
-    try:
-        return canonical(name)
-    except InvalidId:
-        return name
 
 
 def _decided(key: OperationKey, row: Row, approval: Row, decision: Decision) -> Script[Decided]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from counterfoil.core.access import Actor, canonical
+from counterfoil.core.access import Actor, compared
 from counterfoil.credentials import redact_text
 from counterfoil.model import Page
 from counterfoil.storage import rows
@@ -29,7 +29,7 @@ _WIDEST: Final = 1024
 def asker(trusted: Trusted) -> Actor:
     """Return who asks for an operation: the run's principal, where it has one."""
     name = trusted.principal or NOBODY
-    return Actor(who=canonical(name), shown=name)
+    return Actor(who=compared(name), shown=name)
 
 
 def note(
