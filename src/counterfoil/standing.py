@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from counterfoil.core.arguments import CALLED
+from counterfoil.core.durations import utc_text
 from counterfoil.core.states import WorkflowStatus
 from counterfoil.errors import InvalidArguments
 from counterfoil.model import Page
@@ -40,6 +41,18 @@ _NAMES: Final = (
 def workflow(row: Row) -> Workflow:
     """Return a workflow's rows as one."""
     return Workflow(**{name: row[name] for name in _NAMES})
+
+
+def fate_of(found: Workflow) -> str:
+    """Say in words what becomes of a workflow whose step raised."""
+    match found.status:
+        case WorkflowStatus.PARKED | WorkflowStatus.FAILED:
+            named = f"{found.workflow_id} --tenant {found.tenant}"
+            return f"and is {found.status}; when its cause is mended: counterfoil workflows resume {named} --reason ..."
+        case WorkflowStatus.WAITING if found.due_at is not None:
+            return f"and is tried again at {utc_text(found.due_at)}"
+        case status:
+            return f"and is {status}"
 
 
 def asked_page(status: str | None, graph: str | None, before: int | None, limit: int) -> dict[str, Any]:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from counterfoil.engine.embedded import Embedded
 from counterfoil.errors import GraphMismatch, StoreError, ThreadBusy, VersionConflict, WorkflowEnded, WorkflowParked
+from counterfoil.standing import fate_of, workflow
 from counterfoil.storage.scripts import workflows
 
 if TYPE_CHECKING:
@@ -96,14 +97,17 @@ class WorkflowRunner:
         self._controls.add(control)
         if self._stopping:  # since it was looked at
             control.request_drain("counterfoil: the worker stops")
+        if due.lost is not None:
+            told = "workflow %s of tenant %s goes on here: %s, which ran it, is gone or was silent for too long"
+            LOG.warning(told, due.key.thread_id, due.key.tenant, due.lost)
         try:
             await graph.enter(due, kept, control)
         except Exception as error:  # noqa: BLE001 - whatever a node raises
-            self._note(due, error)
+            await self._note(due, error)
         finally:
             self._controls.discard(control)
 
-    def _note(self, due: Due, error: Exception) -> None:
+    async def _note(self, due: Due, error: Exception) -> None:
         """Count what ended a run: that somebody else owns the workflow is no fault; that a node met another one is."""
         is_own = isinstance(error, ELSEWHERE) and error.facts.get("thread_id", due.key.thread_id) == due.key.thread_id
         if is_own:
@@ -111,7 +115,16 @@ class WorkflowRunner:
             LOG.debug("workflow %s: %s", due.key.thread_id, error)
         else:
             self.counts.raised += 1
-            LOG.error("workflow %s of tenant %s raised", due.key.thread_id, due.key.tenant, exc_info=error)
+            becomes = await self._becomes(due.key)
+            LOG.error("workflow %s of tenant %s raised%s", due.key.thread_id, due.key.tenant, becomes, exc_info=error)
+
+    async def _becomes(self, key: ThreadKey) -> str:
+        """Say what becomes of a workflow that raised, as far as its row can be read now."""
+        try:
+            row = await self.desk.async_store.read(lambda: workflows.get(key), tenant=key.tenant)
+        except StoreError:
+            return ""
+        return "" if row is None else f", {fate_of(workflow(row))}"
 
     async def _give_back(self, reserved: Due | None) -> None:
         """Leave a workflow to others that was reserved for this worker, which stops."""
