@@ -1,7 +1,9 @@
 """Requests and decisions run out by the database's clock; what ran out is asked about again, or is over for good."""
 
+from collections.abc import Callable
 from typing import Any
 
+import psycopg
 import pytest
 
 from counterfoil import Absent, NotSent, Policy, Provider, codec
@@ -16,10 +18,12 @@ from counterfoil.errors import (
 from counterfoil.model import Origin, Trusted
 from counterfoil.storage.scripts import claims, settling
 from counterfoil.storage.scripts.moves import Outcome
-from tests.conformance.subject import Subject
+from tests.conformance.subject import Background, Subject
 from tests.conformance.test_approvals import asked, colour, decide, listed, request, show, store
+from tests.conformance.test_joined_postgres import WAITING
 from tests.conformance.test_outbox import MINUTE, Turning, lose, not_sent, pass_by
 from tests.conformance.test_unknown import Answers
+from tests.stores import POSTGRES, execute, on_each
 
 __all__ = ["colour", "store"]
 
@@ -43,6 +47,40 @@ def test_a_request_runs_out_at_its_time(blocking: Subject, late_by: int, ruling:
     assert (blocking.state, len(blocking.sent)) == ("expired", 0)
     with pytest.raises(ApprovalExpired):
         blocking.perform(create, title="a")
+
+
+def held_until_too_late(subject: Subject, work: Callable[[], Any]) -> Background:
+    """Begin some work while another transaction has the operation's row, until its time is over."""
+    with psycopg.connect(subject.url) as other:
+        other.execute("select * from counterfoil_operation for update")
+        waits = Background(work)
+        while waits.is_under_way() and execute(subject.url, WAITING) == [(0,)]:
+            pass
+        assert waits.is_under_way()
+        pass_by(subject, SOON)
+    return waits
+
+
+@on_each(POSTGRES)
+def test_whoever_waited_for_the_row_until_it_was_too_late_cannot_decide(blocking: Subject) -> None:
+    first = asked(blocking, blocking.ticket(approval=BRIEF))
+    pass_by(blocking, WITHIN - SOON)
+    waits = held_until_too_late(blocking, lambda: decide(blocking, "approve", first))
+    with pytest.raises(DecisionConflict, match="nobody decided in time"):
+        waits.result()
+    assert blocking.state == "expired"
+
+
+@on_each(POSTGRES)
+def test_whoever_waited_for_the_row_until_the_decision_ran_out_sends_nothing(blocking: Subject) -> None:
+    create = blocking.ticket(approval=BRIEF)
+    first = asked(blocking, create)
+    decide(blocking, "approve", first)
+    pass_by(blocking, VALID - SOON)
+    waits = held_until_too_late(blocking, lambda: blocking.perform(create, title="a"))
+    with pytest.raises(ApprovalRequired) as caught:
+        waits.result()
+    assert (caught.value.approval_id, blocking.state, len(blocking.sent)) == ("approval-2", "awaiting_approval", 0)
 
 
 @pytest.mark.parametrize("late_by", [-SOON, 0])

@@ -179,7 +179,7 @@ def _locked(key: OperationKey, *, numbers: bool) -> Script[Row | None]:
 
 def _has_run_out(key: OperationKey, row: Row, approval: Row) -> Script[bool]:
     """Say whether an operation is to be asked about again that was approved: its decision ran out before the send."""
-    is_over = row["approved_until"] is not None and row["approved_until"] <= row["now"]
+    is_over = row["approved_until"] is not None and row["approved_until"] <= approval["now"]
     if approval["state"] != ApprovalState.APPROVED or row["state"] != OperationState.PENDING or not is_over:
         return False
     return not (yield from has_lost_attempt(key, row))
@@ -213,7 +213,7 @@ def _question(approval: Row, row: Row) -> Question:
         decide_by=approval["decide_by"] if row["decide_by"] is None else row["decide_by"],
         is_spent=approval["spent_at"] is not None,
         barred=frozenset(compared(name) for name in barred if name is not None),
-        now=row["now"],
+        now=approval["now"],  # it was read after the lock, for which this may have waited
     )
 
 

@@ -127,7 +127,7 @@ class Granted:
 
 @dataclass(frozen=True, slots=True)
 class LostRace:
-    """Another caller moved the row first; read again."""
+    """Another caller moved the row first, or time did; read again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -358,12 +358,12 @@ def granted_by(row: Row) -> Granted:
     )
 
 
-def take(request: Request, row: Row, *events: OperationEvent) -> Script[Granted]:
-    """Claim an operation whose row is locked for its next attempt."""
+def take(request: Request, row: Row, *events: OperationEvent) -> Script[Granted | LostRace]:
+    """Claim an operation whose row is locked for its next attempt, unless its decision ran out meanwhile."""
     state = OperationState(row["state"])
     for event in events:
         state = advance(OPERATION, state, event)
-    taken = yield from held_row(
+    taken = yield from one_row(
         "take_operation_if_unmoved",
         **request.id,
         state=state,
@@ -372,6 +372,8 @@ def take(request: Request, row: Row, *events: OperationEvent) -> Script[Granted]
         lease=request.facts.lease,
         time_limit=request.facts.time_limit,
     )
+    if taken is None:
+        return LostRace()
     yield from gates.spend(request.key, taken)
     return granted_by({**taken, "content_digest": row["content_digest"]})
 
@@ -401,7 +403,8 @@ def claim_resend(request: Request, version: int) -> Script[Granted | LostRace]:
     return (yield from _resend(request, row))
 
 
-def _resend(request: Request, row: Row) -> Script[Granted]:
+def _resend(request: Request, row: Row) -> Script[Granted | LostRace]:
     taken = yield from take(request, row, OperationEvent.RESEND_ALLOWED, OperationEvent.CLAIMED)
-    yield from settle_case(request.key, CaseKind.UNKNOWN_OUTCOME)
+    if isinstance(taken, Granted):
+        yield from settle_case(request.key, CaseKind.UNKNOWN_OUTCOME)
     return taken

@@ -42,7 +42,17 @@ from counterfoil.storage.script import (
     user_code,
 )
 from counterfoil.storage.scripts import gates, grants
-from counterfoil.storage.scripts.claims import CLAIMED, Granted, Request, Seen, begun, judge, take, unknown_case
+from counterfoil.storage.scripts.claims import (
+    CLAIMED,
+    Granted,
+    LostRace,
+    Request,
+    Seen,
+    begun,
+    judge,
+    take,
+    unknown_case,
+)
 from counterfoil.storage.scripts.moves import (
     Outcome,
     archive_attempt,
@@ -280,7 +290,10 @@ def transactional(request: Request, work: Callable[[], Script[Outcome]]) -> Scri
         seen = yield from judge(request, (yield from existing(request.key)))
         if not isinstance(seen.decision, MayClaim) or seen.row["content_digest"] != request.digests.content:
             return seen
-        granted = yield from take(request, seen.row, OperationEvent.CLAIMED)
+        taken = yield from take(request, seen.row, OperationEvent.CLAIMED)
+        if isinstance(taken, LostRace):
+            return (yield from judge(request, (yield from existing(request.key))))
+        granted = taken
     outcome = yield from work()
     stored = columns(_RETURNED, outcome, EvidenceKind.REPLY)
     told = yield from lone_row("settle_if_fenced", **_fenced(request.key, granted), **stored)

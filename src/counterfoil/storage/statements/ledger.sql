@@ -41,7 +41,8 @@ where tenant = :tenant
   and operation_id = :operation_id;
 
 -- name: take_operation_if_unmoved
--- Claim an operation for its next attempt unless it moved since it was read.
+-- Claim an operation for its next attempt unless it moved since it was read, or its decision ran out: whoever waited for
+-- its lock read it with the time of before.
 update counterfoil_operation
 set state = :state,
   attempt = attempt + 1,
@@ -58,6 +59,7 @@ set state = :state,
 where tenant = :tenant
   and operation_id = :operation_id
   and version = :version
+  and not coalesce(approved_until <= {now}, false)
 returning attempt, fence, claimed_at, attempt_deadline, payload, approved_until;
 
 -- name: renew_lease_if_fenced
