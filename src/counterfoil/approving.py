@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from counterfoil import answers
@@ -28,6 +28,7 @@ from counterfoil.errors import (
     VerdictIncomplete,
 )
 from counterfoil.model import Page, Trusted
+from counterfoil.operations import check_tenant
 from counterfoil.performing import Read, Write, go_on_with
 from counterfoil.policy import ASKED
 from counterfoil.storage import rows
@@ -79,31 +80,37 @@ def find_or_ask(job: Job) -> Generator[Read | Write, Any, Seen]:
 # --- deciding --------------------------------------------------------------------------------------------------------
 
 
-def decision(
-    ruling: Ruling,
-    by: str | Principal,
-    reason: object,
-    *,
-    tenant: str,
-    approval_id: str,
-) -> Decision:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Deciding:
+    """A decision that is ready to be stored, and what it is about."""
+
+    tenant: str
+    approval_id: str
+    seq: int
+    made: Decision
+
+
+def deciding(ruling: Ruling, approval_id: str, *, tenant: str, by: str | Principal, reason: object) -> Deciding:
     """Make a decision ready to be stored.
 
     Raises:
         NotAllowed: the principal's role does not permit it.
-        ApprovalNotFound: the principal is another tenant's.
+        ApprovalNotFound: it is not the id of an approval, or the principal is another tenant's.
         VerdictIncomplete: the reason is missing, where that will be asked.
         InvalidArguments: one is of another type.
     """
-    actor = acting(by, act=Act.DECIDE, tenant=tenant, unknown=lambda: not_found(approval_id, tenant))
+    checked = check_tenant(tenant)
+    seq = number(approval_id, checked)
+    actor = acting(by, act=Act.DECIDE, tenant=checked, unknown=lambda: not_found(approval_id, checked))
     why = redact_text(plain(CALLED.words("reason", reason)))
     if not why and ruling in _NEED_REASON:
         raise VerdictIncomplete(
             f"To {ruling} {approval_id} needs a reason: whoever asks later wants to know why. Nothing was changed.",
-            tenant=tenant,
+            tenant=checked,
             operation_id="",
         )
-    return Decision(ruling=ruling, actor=actor, reason=why)
+    made = Decision(ruling=ruling, actor=actor, reason=why)
+    return Deciding(tenant=checked, approval_id=approval_id, seq=seq, made=made)
 
 
 def number(approval_id: object, tenant: str) -> int:
@@ -129,9 +136,7 @@ def not_found(approval_id: str, tenant: str) -> ApprovalNotFound:
     )
 
 
-def edited(
-    made: Decision, found: tuple[Row, Row] | None, changes: object, *, tenant: str, approval_id: str
-) -> Decision:
+def edited(asked: Deciding, found: tuple[Row, Row] | None, changes: object) -> Deciding:
     """Return an edit with the content that is written in place of what is asked about, under the rules of its effect.
 
     Of what has ended, only who ended it is left to tell.
@@ -141,12 +146,13 @@ def edited(
         EffectVersionMissing: this process does not declare the effect.
         InvalidArguments: the changes do not fit it, or change nothing.
     """
+    approval_id, tenant = asked.approval_id, asked.tenant
     if found is None:
         raise not_found(approval_id, tenant)
     _, row = found
     given = dict(CALLED.mapping("changes", changes))
     if row["payload"] is None:
-        return made
+        return asked
     effect = REGISTRY.find(row["effect"], row["effect_version"])
     if effect is None:
         raise EffectVersionMissing(
@@ -160,7 +166,8 @@ def edited(
     bound = effect.bind({**effect.rehydrate(row["payload"]), **given}, stored_trusted(row))
     if bound.digests.content == row["content_digest"]:
         raise InvalidArguments(f"The changes to {approval_id} change nothing: approve it as it is, or reject it.")
-    return replace(made, follower=Follower(digests=bound.digests, payload=bound.payload))
+    follower = Follower(digests=bound.digests, payload=bound.payload)
+    return replace(asked, made=replace(asked.made, follower=follower))
 
 
 def proposed(answer: object, to: object) -> list[Proposal]:
@@ -178,7 +185,7 @@ def proposed(answer: object, to: object) -> list[Proposal]:
 # --- what is told ----------------------------------------------------------------------------------------------------
 
 
-def decided(answer: Answer, made: Decision, *, tenant: str, approval_id: str) -> Approval:
+def decided(answer: Answer, asked: Deciding) -> Approval:
     """Return the approval as it is decided.
 
     Raises:
@@ -186,19 +193,20 @@ def decided(answer: Answer, made: Decision, *, tenant: str, approval_id: str) ->
         OwnRequest: whoever asked for it, or wrote it, cannot permit it.
         DecisionConflict: something else was decided first, or it is too late.
     """
+    made = asked.made
     match answer:
         case Decided(approval):
             return rows.approval(approval)
         case NoApproval():
-            raise not_found(approval_id, tenant)
+            raise not_found(asked.approval_id, asked.tenant)
         case Hindered(Barred(), approval):
             raise OwnRequest(
                 f"{made.actor.shown} asked for operation {approval['operation_id']}, or wrote it, and so cannot"
-                f" {made.ruling} {approval_id}. Somebody else must decide. Nothing was changed.",
+                f" {made.ruling} {asked.approval_id}. Somebody else must decide. Nothing was changed.",
                 **_facts(approval),
             )
         case Hindered(_, approval, again):
-            raise _conflict(made, approval, again, approval_id)
+            raise _conflict(made, approval, again, asked.approval_id)
 
 
 def _conflict(made: Decision, approval: Row, again: Row | None, approval_id: str) -> OperationError:

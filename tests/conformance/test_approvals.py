@@ -310,6 +310,20 @@ def test_each_decision_is_noted_with_what_it_was_about(subject: Subject) -> None
     assert prints[max(prints)] in noted[-1]["state_after"]
 
 
+@pytest.mark.parametrize("misfit", [{"titel": "c"}, {"title": "b"}])
+def test_an_answer_of_which_one_does_not_fit_decides_nothing(subject: Subject, misfit: Any) -> None:
+    create = subject.ticket(approval=GATED, key=EACH)
+    shown = [
+        {"approval_id": asked(subject, create, title=title), "action_request": {"action": "ticket", "args": {}}}
+        for title in ("a", "b")
+    ]
+    answer = [{"type": "approve"}, {"type": "edit", "edited_action": {"name": "ticket", "args": misfit}}]
+    with pytest.raises(InvalidArguments):
+        subject.settle(subject.cf.approvals.answer(answer, to=shown, tenant="team-a", by="mei"))
+    assert [each.state for each in listed(subject, state=None)] == ["pending", "pending"]
+    assert deeds(subject) == []
+
+
 # --- who decides -----------------------------------------------------------------------------------------------------
 
 

@@ -20,12 +20,13 @@ from counterfoil.writing import awrite
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from counterfoil.approving import Deciding
     from counterfoil.core.access import Principal
+    from counterfoil.core.proposals import Proposal
     from counterfoil.desk import Desk
     from counterfoil.effects import Effect
     from counterfoil.model import Approval, ApprovalDetail, Page
     from counterfoil.performing import Job
-    from counterfoil.storage.scripts.approvals import Decision
     from counterfoil.storage.scripts.claims import Seen
 
 
@@ -169,13 +170,7 @@ class AsyncApprovals:
             InvalidArguments: the changes do not fit the effect, or change nothing.
         """
         refuse_nested("approvals.edit")
-        checked = check_tenant(tenant)
-        seq = approving.number(approval_id, checked)
-        made = approving.decision(Ruling.EDIT, by, reason, tenant=checked, approval_id=approval_id)
-        found = await self._desk.async_store.read(lambda: approvals.stored(checked, seq), tenant=checked)
-        made = approving.edited(made, found, changes, tenant=checked, approval_id=approval_id)
-        closed = await self._record(made, checked, approval_id, seq)
-        return await self._desk.async_store.read(lambda: approvals.follower_of(closed), tenant=checked)
+        return await self._record(await self._edit(approval_id, changes, tenant=tenant, by=by, reason=reason))
 
     async def answer(self, answer: Any, *, to: Any, tenant: str, by: str | Principal) -> tuple[Approval, ...]:
         """Decide what a person answered in the shapes of LangChain's human in the loop, or of Agent Inbox.
@@ -197,38 +192,47 @@ class AsyncApprovals:
             OwnRequest: whoever asked for it cannot decide.
             DecisionConflict: something else was decided first, or it is too late.
         """
-        decided: list[Approval] = []
-        for one in approving.proposed(answer, to):
-            who: dict[str, Any] = {"tenant": tenant, "by": by, "reason": one.reason}
-            match one.ruling:
-                case Ruling.APPROVE:
-                    decided.append(await self.approve(one.approval_id, **who))
-                case Ruling.REJECT:
-                    decided.append(await self.reject(one.approval_id, **who))
-                case _:
-                    decided.append(await self.edit(one.approval_id, changes=one.changes, **who))
-        return tuple(decided)
+        refuse_nested("approvals.answer")
+        ready = [await self._ready(one, tenant=tenant, by=by) for one in approving.proposed(answer, to)]
+        return tuple([await self._record(one) for one in ready])
+
+    async def _ready(self, one: Proposal, *, tenant: str, by: str | Principal) -> Deciding:
+        who: dict[str, Any] = {"tenant": tenant, "by": by, "reason": one.reason}
+        if one.ruling is Ruling.EDIT:
+            return await self._edit(one.approval_id, one.changes, **who)
+        return approving.deciding(one.ruling, one.approval_id, **who)
+
+    async def _edit(
+        self, approval_id: str, changes: object, *, tenant: str, by: str | Principal, reason: str
+    ) -> Deciding:
+        asked = approving.deciding(Ruling.EDIT, approval_id, tenant=tenant, by=by, reason=reason)
+        found = await self._desk.async_store.read(
+            lambda: approvals.stored(asked.tenant, asked.seq), tenant=asked.tenant
+        )
+        return approving.edited(asked, found, changes)
 
     async def _decide(
         self, ruling: Ruling, approval_id: str, tenant: str, by: str | Principal, reason: str
     ) -> Approval:
         refuse_nested(f"approvals.{ruling}")
-        checked = check_tenant(tenant)
-        seq = approving.number(approval_id, checked)
-        made = approving.decision(ruling, by, reason, tenant=checked, approval_id=approval_id)
-        return await self._record(made, checked, approval_id, seq)
+        return await self._record(approving.deciding(ruling, approval_id, tenant=tenant, by=by, reason=reason))
 
-    async def _record(self, made: Decision, tenant: str, approval_id: str, seq: int) -> Approval:
-        """Record a decision; whoever does not hear of its COMMIT finds that it is decided, by itself or somebody."""
+    async def _record(self, asked: Deciding) -> Approval:
+        """Record a decision, and return what is asked now, if it was edited.
+
+        Whoever does not hear of its COMMIT finds that it is decided, by itself or somebody.
+        """
+        store, tenant, seq, made = self._desk.async_store, asked.tenant, asked.seq, asked.made
         try:
-            answer = await self._desk.async_store.write(lambda: approvals.decide(tenant, seq, made), tenant=tenant)
+            answer = await store.write(lambda: approvals.decide(tenant, seq, made), tenant=tenant)
         except CommitUnknown as lost:
             with lost.outlasting():
-                answer = await self._desk.async_store.write(lambda: approvals.decide(tenant, seq, made), tenant=tenant)
+                answer = await store.write(lambda: approvals.decide(tenant, seq, made), tenant=tenant)
                 if isinstance(answer, Hindered):
-                    own = await self._desk.async_store.read(
-                        lambda: approvals.find_decision(tenant, seq, made), tenant=tenant
-                    )
+                    own = await store.read(lambda: approvals.find_decision(tenant, seq, made), tenant=tenant)
                     answer = own or answer
         self._desk.bell.ring()
-        return approving.decided(answer, made, tenant=tenant, approval_id=approval_id)
+        decided = approving.decided(answer, asked)
+        if made.ruling is not Ruling.EDIT:
+            return decided
+        return await store.read(lambda: approvals.follower_of(decided), tenant=tenant)
