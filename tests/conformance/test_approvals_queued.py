@@ -261,6 +261,19 @@ def test_it_is_asked_about_no_longer_than_it_would_be_sent(subject: Subject) -> 
     assert len(subject.sent) == 0
 
 
+def test_what_was_edited_is_asked_about_no_longer_than_it_would_be_sent(subject: Subject) -> None:
+    create = subject.ticket(approval=GATED)
+    first = queued(subject, create, title="a", delivery=Delivery(time_to_live="2m"))
+    pass_by(subject, MINUTE)
+    edited = decide(subject, "edit", first, changes={"title": "b"})
+    assert edited.decide_by == subject.clock.now_ms() + MINUTE
+    pass_by(subject, MINUTE)
+    with pytest.raises(DecisionConflict, match="nobody decided in time"):
+        decide(subject, "approve", edited.approval_id)
+    subject.drain(create)
+    assert len(subject.sent) == 0
+
+
 def test_what_was_approved_and_not_sent_in_its_time_ends_with_its_approval(subject: Subject) -> None:
     create = subject.ticket(approval=GATED)
     first = queued(subject, create, delivery=Delivery(time_to_live="1m"))

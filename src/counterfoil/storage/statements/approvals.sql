@@ -141,7 +141,8 @@ where tenant = :tenant
 returning *, {now} as now;
 
 -- name: insert_follower
--- Record an operation that follows an edited one: the same, with other arguments, and not to be sent before a decision.
+-- Record an operation that follows an edited one: the same, with other arguments, and not to be sent before a decision,
+-- which is waited for no longer than it would be sent.
 insert into counterfoil_operation (tenant, operation_id, effect, effect_version, sender, state, identity_digest,
   content_digest, field_digests, payload, provider, request_id, workflow_id, principal, thread_id, checkpoint_ns,
   checkpoint_id, node, task_id, run_id, trace_id, created_at, updated_at, stream, due_at, expires_at, max_attempts,
@@ -149,7 +150,7 @@ insert into counterfoil_operation (tenant, operation_id, effect, effect_version,
 select tenant, :follower_id, effect, effect_version, sender, :state, :identity_digest,
   :content_digest, :field_digests, :payload, provider, request_id, workflow_id, principal, thread_id, checkpoint_ns,
   checkpoint_id, node, task_id, run_id, trace_id, {now}, {now}, stream, due_at, expires_at, max_attempts,
-  time_limit, lease, {now} + :decide_within, 0
+  time_limit, lease, case when expires_at < {now} + :decide_within then expires_at else {now} + :decide_within end, 0
 from counterfoil_operation
 where tenant = :tenant
   and operation_id = :operation_id
