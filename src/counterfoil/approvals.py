@@ -91,7 +91,7 @@ class Approvals:
         checked, wanted, page = check_tenant(tenant), approving.wanted_state(state), check_limit(limit)
         start = 0 if after is None else CALLED.number("after", after)
         found = self._desk.store.read(
-            lambda: approvals.page(checked, state=wanted, after=start, limit=page), tenant=checked
+            lambda: approvals.page(checked, state=wanted, after=start, limit=page + 1), tenant=checked
         )
         return approving.paged(found, page)
 

@@ -256,9 +256,9 @@ def asked(job: Job, seen: Seen) -> Approval:
 
 
 def paged(found: Sequence[Approval], limit: int) -> Page[Approval]:
-    """Return a page, with what to ask for the next one."""
-    last = rows.approval_seq(found[-1].approval_id) if len(found) == limit else None
-    return Page(items=tuple(found), next=last)
+    """Return a page of what was found, of which one more than the limit says that another page follows."""
+    items = tuple(found[:limit])
+    return Page(items=items, next=rows.approval_seq(items[-1].approval_id) if len(found) > limit else None)
 
 
 def wanted_state(state: object) -> ApprovalState | None:

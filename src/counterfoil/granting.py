@@ -107,6 +107,6 @@ def start(before: int | None) -> int:
 
 
 def paged(found: Sequence[Row], limit: int) -> Page[Grant]:
-    """Return a page, with what to ask for the next one."""
-    after = found[-1]["seq"] if len(found) == limit else None
-    return Page(items=tuple(rows.grant(row) for row in found), next=after)
+    """Return a page of what was found, of which one more than the limit says that another page follows."""
+    items = tuple(rows.grant(row) for row in found[:limit])
+    return Page(items=items, next=found[limit - 1]["seq"] if len(found) > limit else None)

@@ -76,7 +76,7 @@ class Grants:
     def list(self, *, tenant: str, before: int | None = None, limit: int = PAGE) -> Page[Grant]:
         """Return one page of a tenant's grants, the newest first."""
         checked, start, page = check_tenant(tenant), granting.start(before), check_limit(limit)
-        found = self._desk.store.read(lambda: grants.page(checked, before=start, limit=page), tenant=checked)
+        found = self._desk.store.read(lambda: grants.page(checked, before=start, limit=page + 1), tenant=checked)
         return granting.paged(found, page)
 
     def revoke(self, grant_id: str, *, tenant: str, by: str | Principal, reason: str) -> Grant:

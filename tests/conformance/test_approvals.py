@@ -443,6 +443,8 @@ def test_approvals_are_listed_by_pages_the_oldest_first(subject: Subject) -> Non
     page = subject.settle(subject.cf.approvals.list(**TENANT, limit=2))
     assert [one.approval_id for one in page.items] == ids[:2]
     assert [one.approval_id for one in listed(subject, after=page.next)] == ids[3:]
+    last = subject.settle(subject.cf.approvals.list(**TENANT, after=page.next, limit=2))
+    assert (len(last.items), last.next) == (2, None)
     assert [one.approval_id for one in listed(subject, state="approved")] == [ids[2]]
     assert [one.approval_id for one in listed(subject, state=None)] == ids
 

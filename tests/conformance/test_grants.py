@@ -154,3 +154,5 @@ def test_grants_are_listed_in_pages_the_newest_first(subject: Subject, strict: A
     rest = subject.settle(strict.grants.list(tenant="team-a", limit=2, before=first.next))
     assert [one.operation_id for one in (*first.items, *rest.items)] == ["ticket:r-2", "ticket:r-1", "ticket:r-0"]
     assert rest.next is None
+    whole = subject.settle(strict.grants.list(tenant="team-a", limit=3))
+    assert (len(whole.items), whole.next) == (3, None)

@@ -90,7 +90,7 @@ class AsyncApprovals:
         checked, wanted, page = check_tenant(tenant), approving.wanted_state(state), check_limit(limit)
         start = 0 if after is None else CALLED.number("after", after)
         found = await self._desk.async_store.read(
-            lambda: approvals.page(checked, state=wanted, after=start, limit=page), tenant=checked
+            lambda: approvals.page(checked, state=wanted, after=start, limit=page + 1), tenant=checked
         )
         return approving.paged(found, page)
 

@@ -76,7 +76,9 @@ class AsyncGrants:
         """Return one page of a tenant's grants, the newest first."""
         checked, start, page = check_tenant(tenant), granting.start(before), check_limit(limit)
         return granting.paged(
-            await self._desk.async_store.read(lambda: grants.page(checked, before=start, limit=page), tenant=checked),
+            await self._desk.async_store.read(
+                lambda: grants.page(checked, before=start, limit=page + 1), tenant=checked
+            ),
             page,
         )
 

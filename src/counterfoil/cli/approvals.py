@@ -36,22 +36,26 @@ def list_(session: Session, state: str, after: int | None, limit: int) -> None:
     from counterfoil.storage.scripts import approvals
 
     wanted, most = wanted_state(None if state == "all" else state), check_limit(limit)
-    found = session.read(
-        lambda: approvals.page(session.tenant, state=wanted, after=after or 0, limit=most), tenant=session.tenant
+    page = paged(
+        session.read(
+            lambda: approvals.page(session.tenant, state=wanted, after=after or 0, limit=most + 1),
+            tenant=session.tenant,
+        ),
+        most,
     )
     if session.as_json:
-        show_json(found)
+        show_json(page.items)
         return
-    if not found:
+    if not page.items:
         say(EMPTY)
         return
     lines = [
         (a.approval_id, a.tenant, a.operation_id, a.effect, a.state, a.requested_by or "-", when(a.decide_by))
-        for a in found
+        for a in page.items
     ]
     table(["APPROVAL", "TENANT", "OPERATION", "EFFECT", "STATE", "ASKED BY", "DECIDE BY"], lines)
-    if (more := paged(found, most).next) is not None:
-        note(f"More: add --after {more}")
+    if page.next is not None:
+        note(f"More: add --after {page.next}")
 
 
 @command.command()
