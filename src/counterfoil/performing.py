@@ -137,6 +137,16 @@ class Job:
             return self.bound.arguments
         return self.effect.rehydrate(payload)
 
+    def permitted(self, content: bytes, payload: bytes) -> Mapping[str, Any]:
+        """Return the arguments that a person permitted, made anew from what is stored: others may alter the caller's.
+
+        Those are taken only where they are the same still, but of types that the effect does not declare.
+        """
+        stored, own = self.effect.rehydrate(payload), self.bound.arguments
+        if self.went_back or not own or stored == own:
+            return stored
+        return own if self.effect.bind(own, self.request.trusted).digests.content == content else stored
+
     def become(self, row: Row) -> None:
         """Go on with the operation that follows one which a person edited, with the arguments stored there."""
         if self.follow is None:
@@ -146,11 +156,10 @@ class Job:
         self.went_back = True
 
     def take_stored(self, row: Row) -> None:
-        """Go on with the stored arguments, where they are not the caller's own: they are what was approved."""
-        if row["content_digest"] != self.request.digests.content or not self.bound.arguments:
-            self.bound = replace(self.bound, arguments=self.effect.rehydrate(row["payload"]))
-            digests = replace(self.request.digests, content=row["content_digest"])
-            self.request = replace(self.request, digests=digests)
+        """Go on with the stored arguments: they are what was approved."""
+        self.bound = replace(self.bound, arguments=self.permitted(row["content_digest"], row["payload"]))
+        digests = replace(self.request.digests, content=row["content_digest"])
+        self.request = replace(self.request, digests=digests)
 
     def go_on_as(self, begun: Effect[Any]) -> None:
         """Go on under the version that began the operation: an unsettled row goes only to that one."""
@@ -290,7 +299,7 @@ def _find_claim(job: Job, lost: CommitUnknown) -> Protocol[Any]:
 def _attempt(job: Job, granted: Granted) -> Protocol[Any]:
     """Run the effect once and settle; what did not succeed goes back to be looked at."""
     job.attempted = True
-    result: Result = yield from run(job, granted)
+    result: Result = _unasked(job, granted) or (yield from run(job, granted))
     settled = yield from _settle(job, recording(job, granted, result), result)
     job.error = None if isinstance(result, Returned) else result.error
     if isinstance(result, NeverStarted) or not isinstance(job.error, Exception | None):
@@ -306,10 +315,25 @@ def _attempt(job: Job, granted: Granted) -> Protocol[Any]:
             return (yield from _look(job))
 
 
+def _unasked(job: Job, granted: Granted) -> NeverStarted | None:
+    """Keep stored arguments from being sent that a person must permit, where the caller's own need no decision."""
+    if granted.was_asked or granted.content == job.request.digests.content:
+        return None
+    try:
+        gate = job.effect.stored_gate(granted.payload)
+    except Exception as error:  # noqa: BLE001 - the claim is taken: that nothing was sent must be recorded
+        return NeverStarted(error)
+    if gate is None:
+        return None
+    job.request = replace(job.request, gate=gate)
+    return NeverStarted(NotSent("what is stored needs an approval, which nobody gave"))
+
+
 def run(job: Job, granted: Granted) -> Protocol[Result]:
     """Run the effect once, with the stored arguments if they are not the caller's own."""
+    given = job.permitted if granted.was_asked else job.arguments
     try:
-        arguments = job.arguments(granted.content, granted.payload)
+        arguments = given(granted.content, granted.payload)
     except Exception as error:  # noqa: BLE001 - the claim is taken: that nothing was sent must be recorded
         return NeverStarted(error)
     result: Result = yield RunEffect(

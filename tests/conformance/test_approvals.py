@@ -1,6 +1,7 @@
 """Nothing is sent without a person's decision for exactly its content, and a decision is made once, whoever asks."""
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from inspect import getdoc, signature
 from typing import Any
 
@@ -9,6 +10,7 @@ import pytest
 from counterfoil import Policy, Principal
 from counterfoil.aio.approvals import AsyncApprovals
 from counterfoil.approvals import Approvals
+from counterfoil.drivers.probes import Point
 from counterfoil.errors import (
     ApprovalNotFound,
     ApprovalRejected,
@@ -38,6 +40,11 @@ def store(request: pytest.FixtureRequest) -> str:
 @pytest.fixture(params=[SYNC, ASYNC])
 def colour(request: pytest.FixtureRequest) -> str:
     return str(request.param)
+
+
+@dataclass(frozen=True)
+class Price:
+    amount: int
 
 
 TENANT = {"tenant": "team-a"}
@@ -199,6 +206,38 @@ def test_what_is_sent_is_what_was_approved_to_the_last_byte(subject: Subject) ->
         subject.perform(sent, to="bob", text="first")
     assert subject.perform(sent, to="ann", text="second").value == "first"
     assert subject.sent.bodies == [asking]
+
+
+def test_what_the_caller_alters_after_it_asked_is_not_sent(subject: Subject) -> None:
+    def mail(call: Any, *, to: list[str]) -> Any:
+        subject.sent.tally.accept("mail", call.provider_key, {"to": to})
+        return len(to)
+
+    def add(point: Point, statement: str) -> None:
+        if (point, statement) == (Point.BEFORE_STATEMENT, "take_operation_if_unmoved"):
+            to.append("bob")
+
+    sent, to = subject.effect(mail, approval=GATED, key="mail:{request_id}"), ["ann"]
+    with pytest.raises(ApprovalRequired) as caught:
+        subject.perform(sent, to=to)
+    assert caught.value.approval_id is not None
+    decide(subject, "approve", caught.value.approval_id)
+    with subject.probe.during(add):
+        assert subject.perform(sent, to=to).value == 1
+    assert (subject.sent.bodies, to) == ([{"to": ["ann"]}], ["ann", "bob"])
+
+
+def test_what_is_sent_has_the_callers_own_types_where_none_are_declared(subject: Subject) -> None:
+    def pay(call: Any, *, what: Any) -> Any:
+        subject.sent.tally.accept("pay", call.provider_key, {})
+        return type(what).__name__
+
+    paid = subject.effect(pay, approval=GATED, key="pay:{request_id}")
+    with pytest.raises(ApprovalRequired) as caught:
+        subject.perform(paid, what=Price(amount=5))
+    assert caught.value.approval_id is not None
+    decide(subject, "approve", caught.value.approval_id)
+    assert subject.perform(paid, what=Price(amount=5)).value == "Price"
 
 
 def test_a_decision_shows_the_fingerprint_of_all_that_is_sent(subject: Subject) -> None:

@@ -289,6 +289,27 @@ def test_a_policy_that_came_later_lets_nobody_send_a_lost_one_again(subject: Sub
     assert (subject.state, len(subject.sent)) == ("unknown", 1)
 
 
+@pytest.mark.parametrize("end", [not_sent, lose])
+def test_a_policy_that_came_later_judges_what_is_stored_and_not_what_the_caller_brings(
+    subject: Subject, end: Any
+) -> None:
+    ends = Turning(end, None)
+
+    def mail(call: Any, *, to: str, text: str) -> Any:
+        subject.sent.tally.accept("mail", call.provider_key, {"to": to, "text": text})
+        return ends() or text
+
+    sent = subject.effect(mail, not_identity=("text",), key="mail:{request_id}", provider=KEYED)
+    expected = {not_sent: (EffectNotSent, ApprovalRequired), lose: (OutcomeUnknown, OutcomeUnknown)}[end]
+    with pytest.raises(expected[0]):
+        subject.perform(sent, to="ann", text="urgent")
+    object.__setattr__(sent, "approval", Policy(when=lambda text, **_: text == "urgent"))
+    for _ in range(2):
+        with pytest.raises(expected[1]):
+            subject.perform(sent, to="ann", text="mild")
+    assert (subject.state, len(subject.sent)) == ("awaiting_approval" if end is not_sent else "unknown", 1)
+
+
 def test_what_raises_not_sent_under_a_decision_is_not_withdrawn_from_under_the_next_attempt(subject: Subject) -> None:
     def end(call: Any, *, title: str) -> Any:
         raise NotSent(title)

@@ -35,14 +35,11 @@ class Message:
     granted: Granted
     claimed_at: float
     stream: str | None
-    was_asked: bool
-    """Whether somebody permitted it: what is claimed is permitted still, or nobody was asked."""
 
     @classmethod
     def of(cls, desk: Desk, effect: Effect[Any], row: Row, claimed_at: float) -> Message:
         """Return the message that a claimed row stands for."""
-        job, was_asked = desk.stored_job(effect, row), row["approved_until"] is not None
-        return cls(effect, job, granted_by(row), claimed_at, row["stream"], was_asked)
+        return cls(effect, desk.stored_job(effect, row), granted_by(row), claimed_at, row["stream"])
 
     @property
     def order(self) -> tuple[str, str]:
@@ -53,7 +50,7 @@ class Message:
         """Run the effect, unless the claim may be another worker's by now, and return what is to be recorded."""
         if (uptime() - self.claimed_at) * 1000 >= PATIENCE_MS:
             return self.unbegun()
-        if not self.was_asked and (gate := self.effect.stored_gate(self.granted.payload)) is not None:
+        if not self.granted.was_asked and (gate := self.effect.stored_gate(self.granted.payload)) is not None:
             return self._unapproved(gate)
         steps, tenant = performing.run(self.job, self.granted), self.job.key.tenant
         result = await runner.run(steps, wait_ms=0, tenant=tenant, claimed_at=self.claimed_at)

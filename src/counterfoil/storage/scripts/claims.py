@@ -123,6 +123,8 @@ class Granted:
     deadline: int
     payload: bytes
     content: bytes
+    was_asked: bool = False
+    """Whether a person permitted it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -355,6 +357,7 @@ def granted_by(row: Row) -> Granted:
         deadline=row["attempt_deadline"],
         payload=row["payload"],
         content=row["content_digest"],
+        was_asked=row["approved_until"] is not None,
     )
 
 
