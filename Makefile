@@ -51,7 +51,8 @@ crash: $(VENV)/.dev postgresql ## run the full crash matrices
 	tests/langgraph/test_kills.py tests/cases/test_step_result_and_checkpoint_reach_the_disk_together.py tests/faults $(PYTEST_ARGS)
 
 conformance: $(VENV)/.dev postgresql ## run every behaviour of a store in each colour on each database
-	COUNTERFOIL_EVERY_PAIR=1 $(BIN)/python -m pytest -n $(WORKERS) -m 'not soak' tests/conformance $(PYTEST_ARGS)
+	COUNTERFOIL_EVERY_PAIR=1 $(BIN)/python -m pytest -n $(WORKERS) -m 'not soak' \
+	tests/conformance tests/row_security $(PYTEST_ARGS)
 
 soak: $(VENV)/.dev postgresql ## run the long tests
 	$(BIN)/python -m pytest -n $(WORKERS) -m soak -o faulthandler_timeout=0 $(PYTEST_ARGS)

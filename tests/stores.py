@@ -5,8 +5,8 @@
 
 import shutil
 import sqlite3
-from collections.abc import Callable
-from contextlib import closing
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -64,6 +64,28 @@ def is_postgres(url: str) -> bool:
     return url.startswith("postgres")
 
 
+_SEERS: dict[str, tuple[str, Counterfoil]] = {}
+
+
+@contextmanager
+def seen_as(owner: str, url: str) -> Iterator[None]:
+    """Look into the database of a URL by that of its owner: who connects by the first does not see all of it."""
+    with Counterfoil.open(owner) as cf:
+        _SEERS[url] = owner, cf
+        yield
+        del _SEERS[url]
+
+
+def outside(url: str) -> str:
+    """Return the URL by which a test sees all rows of a database."""
+    return _SEERS[url][0] if url in _SEERS else url
+
+
+def seer(url: str) -> Counterfoil | None:
+    """Return who sees all rows of a database for those that open it by a URL by which they do not."""
+    return _SEERS[url][1] if url in _SEERS else None
+
+
 def file_of(url: str) -> Path:
     assert not is_postgres(url)
     return Path(url.removeprefix("sqlite:///"))
@@ -72,7 +94,7 @@ def file_of(url: str) -> Path:
 def execute(url: str, statement: str, *values: object) -> list[tuple[Any, ...]]:
     """Run one statement, with `?` for its values, on a connection of its own."""
     if is_postgres(url):
-        with psycopg.connect(url, autocommit=True) as connection:
+        with psycopg.connect(outside(url), autocommit=True) as connection:
             cursor = connection.execute(statement.replace("%", "%%").replace("?", "%s").encode(), values)
             return cursor.fetchall() if cursor.description else []
     with closing(sqlite3.connect(file_of(url), isolation_level=None)) as lite:
@@ -96,7 +118,7 @@ def empty(url: str) -> None:
 def await_quiet(url: str) -> None:
     """Wait until the server has noticed that everybody else is gone: a killed client's statement may still run."""
     if is_postgres(url):
-        with psycopg.connect(url, autocommit=True) as connection:
+        with psycopg.connect(outside(url), autocommit=True) as connection:
             while connection.execute(OTHERS).fetchall():
                 connection.execute("select pg_sleep(0.005)")
 
@@ -109,7 +131,7 @@ def stored(url: str) -> bytes:
     if not is_postgres(url):
         file = file_of(url)
         return b"".join(path.read_bytes() for path in sorted(file.parent.glob(f"{file.name}*")))
-    with psycopg.connect(url, autocommit=True) as connection:
+    with psycopg.connect(outside(url), autocommit=True) as connection:
         names = connection.execute("select tablename from pg_tables where schemaname = 'public' order by 1").fetchall()
         return b"".join(_copied(connection, name) for (name,) in names)
 

@@ -89,12 +89,10 @@ class Outbox:
         scope = Scope.of(tenant=tenant, effect=effect, stream=stream)
         who, why = who_and_why(by, reason, scope.tenant)
         try:
-            return self._store.write(lambda: holding.pause(*scope, by=who, reason=why), tenant=whose(scope.tenant))
+            return self._store.write(lambda: holding.pause(*scope, by=who, reason=why), tenant=scope.whose)
         except CommitUnknown as lost:
             with lost.outlasting():
-                found = self._store.read(
-                    lambda: holding.find_pause(*scope, by=who, reason=why), tenant=whose(scope.tenant)
-                )
+                found = self._store.read(lambda: holding.find_pause(*scope, by=who, reason=why), tenant=scope.whose)
             if found is None:
                 raise
             return found
@@ -121,12 +119,12 @@ class Outbox:
         tried = holding.Lifting()
         try:
             found = self._store.write(
-                lambda: holding.resume(*scope, by=who, reason=why, tried=tried), tenant=whose(scope.tenant)
+                lambda: holding.resume(*scope, by=who, reason=why, tried=tried), tenant=scope.whose
             )
         except CommitUnknown as lost:
             with lost.outlasting():  # if it took effect, the pause is gone that the first try has lifted
                 again = self._store.write(
-                    lambda: holding.resume(*scope, by=who, reason=why, tried=tried), tenant=whose(scope.tenant)
+                    lambda: holding.resume(*scope, by=who, reason=why, tried=tried), tenant=scope.whose
                 )
             found = again or tried.pause
         return lifted(found, scope)

@@ -28,6 +28,7 @@ from counterfoil.reviewing import operation_not_found
 from counterfoil.storage import rows
 from counterfoil.storage.scripts.holding import Done, Hindered, Wish
 from counterfoil.storage.scripts.reviews import NoOperation
+from counterfoil.storage.tenants import whose
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
     from counterfoil.model import Message, Operation, OperationKey, Pause
     from counterfoil.storage.script import Row
     from counterfoil.storage.scripts.holding import Answer
+    from counterfoil.storage.tenants import Everybody
 
 OPEN: Final = "open"
 """The list of what is not settled."""
@@ -70,6 +72,11 @@ class Scope(NamedTuple):
             CALLED.optional_text("effect", effect) or "",
             CALLED.optional_text("stream", stream) or "",
         )
+
+    @property
+    def whose(self) -> str | Everybody:
+        """Return whose rows it takes to make or lift this pause: one for all tenants is nobody's own."""
+        return whose(self.tenant or None)
 
     @property
     def told(self) -> str:

@@ -3,7 +3,7 @@
 import os
 import zlib
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 EVERY_PAIR = bool(os.environ.get("COUNTERFOIL_EVERY_PAIR"))
@@ -13,20 +13,29 @@ STORE, COLOUR = "store", "colour"
 
 def chosen(items: Iterable[Any]) -> set[Any]:
     """Return the tests to run: of those that differ in store and colour alone, so many that each of both is there."""
-    alike: defaultdict[tuple[Any, ...], dict[tuple[Any, Any], Any]] = defaultdict(dict)
-    kept = set()
-    for item in items:
-        params = dict(item.callspec.params) if hasattr(item, "callspec") else {}
-        pair = params.pop(STORE, None), params.pop(COLOUR, None)
-        if EVERY_PAIR or None in pair:
-            kept.add(item)
-        else:
-            parts = {*str(pair[0]).split("-"), *str(pair[1]).split("-")}
-            rest = "-".join(part for part in item.callspec.id.split("-") if part not in parts)
-            alike[item.path, item.cls, item.originalname, rest][pair] = item
-    for name, pairs in alike.items():
+    every = list(items)
+    if EVERY_PAIR:
+        return set(every)
+    kept = {item for item in every if None in _pair(item)}
+    for name, pairs in _alike(item for item in every if item not in kept).items():
         kept |= {pairs[pair] for pair in _cover(sorted(pairs), str(name[2:]))}
     return kept
+
+
+def _pair(item: Any) -> tuple[Any, Any]:
+    params = item.callspec.params if hasattr(item, "callspec") else {}
+    return params.get(STORE), params.get(COLOUR)
+
+
+def _alike(items: Iterable[Any]) -> Mapping[tuple[Any, ...], dict[tuple[Any, Any], Any]]:
+    """Group tests that differ in store and colour alone."""
+    found: defaultdict[tuple[Any, ...], dict[tuple[Any, Any], Any]] = defaultdict(dict)
+    for item in items:
+        pair = _pair(item)
+        parts = {*str(pair[0]).split("-"), *str(pair[1]).split("-")}
+        rest = "-".join(part for part in item.callspec.id.split("-") if part not in parts)
+        found[item.path, item.cls, item.originalname, rest][pair] = item
+    return found
 
 
 def _cover(pairs: list[tuple[Any, Any]], name: str) -> set[tuple[Any, Any]]:

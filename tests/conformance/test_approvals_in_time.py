@@ -261,13 +261,13 @@ def late_success(subject: Subject, ruling: str | None) -> None:
     decide(subject, "approve", asked(subject, create))
     store = subject.cf.desk.store
     job = subject.cf.desk.job(create, {"title": "a"}, Trusted(tenant="team-a", request_id="r-1"), Origin())
-    granted = store.write(lambda: claims.claim(job.request))
+    granted = store.write(lambda: claims.claim(job.request), tenant="team-a")
     pass_by(subject, VALID)
     again = asked(subject, create)  # the lease is over, the look-up proves absence, the decision ran out
     if ruling is not None:
         decide(subject, ruling, again)
     outcome = Outcome(outcome=AttemptOutcome.SUCCEEDED, receipt=codec.encode_receipt(7).body)
-    store.write(lambda: settling.settle(job.request, granted, outcome))
+    store.write(lambda: settling.settle(job.request, granted, outcome), tenant="team-a")
 
 
 def test_a_policy_that_came_later_asks_before_the_next_attempt(subject: Subject) -> None:

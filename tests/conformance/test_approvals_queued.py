@@ -17,6 +17,7 @@ from counterfoil.errors import (
 )
 from counterfoil.model import OperationKey, Purged
 from counterfoil.storage.scripts import outbox, purging
+from counterfoil.storage.tenants import ALL_TENANTS
 from tests.conformance.own import Own
 from tests.conformance.subject import Subject
 from tests.conformance.test_approvals import (
@@ -183,12 +184,12 @@ def test_a_claim_that_is_given_back_leaves_the_decision_unused(subject: Subject)
     first = queued(subject, create)
     decide(subject, "approve", first)
     lane = outbox.Lane(effect=create.name, effect_version=1, limit=1)
-    turn = subject.settle(subject.write(lambda: outbox.turn((), [lane], "w/1")))
+    turn = subject.settle(subject.write(lambda: outbox.turn((), [lane], "w/1"), tenant=ALL_TENANTS))
     assert show(subject, first).approval.spent_at is not None
     (claimed,) = turn.claimed
     key = subject.cf.desk.stored_job(create, claimed).key
     back = outbox.Unbegun(key=key, fence=claimed["fence"])
-    subject.settle(subject.write(lambda: outbox.turn([back], (), "w/1")))
+    subject.settle(subject.write(lambda: outbox.turn([back], (), "w/1"), tenant=ALL_TENANTS))
     assert show(subject, first).approval.spent_at is None
     assert decide(subject, "cancel", first).state == "cancelled"
     subject.drain(create)

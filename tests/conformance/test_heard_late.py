@@ -21,8 +21,8 @@ def job_of(subject: Subject, ticket: Effect[Any]) -> Job:
 
 def test_a_claim_that_took_effect_after_its_look_up_is_granted(blocking: Subject) -> None:
     job, store = job_of(blocking, blocking.ticket()), blocking.cf.desk.store
-    first = store.write(lambda: claims.claim(job.request))
-    again = store.write(lambda: claims.claim(job.request))
+    first = store.write(lambda: claims.claim(job.request), tenant="team-a")
+    again = store.write(lambda: claims.claim(job.request), tenant="team-a")
     assert isinstance(first, Granted)
     assert again == first
     assert blocking.operation["attempt"] == 1
@@ -37,8 +37,8 @@ def test_the_claim_of_another_attempt_is_granted_too(blocking: Subject) -> None:
         blocking.perform(ticket, title="a")
     job, store = job_of(blocking, ticket), blocking.cf.desk.store
     version = blocking.operation["version"]
-    first = store.write(lambda: claims.claim_resend(job.request, version))
-    assert store.write(lambda: claims.claim_resend(job.request, version)) == first
+    first = store.write(lambda: claims.claim_resend(job.request, version), tenant="team-a")
+    assert store.write(lambda: claims.claim_resend(job.request, version), tenant="team-a") == first
     assert (first.attempt, blocking.operation["attempt"]) == (2, 2)
 
 
@@ -51,6 +51,6 @@ def test_a_thread_s_claim_is_granted_too(blocking: Subject) -> None:
         goes_on=False,
     )
     store = blocking.cf.desk.store
-    first = store.write(lambda: threads.claim(request))
+    first = store.write(lambda: threads.claim(request), tenant=request.key.tenant)
     assert isinstance(first, Claimed)
-    assert store.write(lambda: threads.claim(request)) == first
+    assert store.write(lambda: threads.claim(request), tenant=request.key.tenant) == first

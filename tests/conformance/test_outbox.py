@@ -15,6 +15,7 @@ from counterfoil.errors import (
     OperationParked,
     OperationQueued,
 )
+from counterfoil.storage.tenants import ALL_TENANTS
 from tests.conformance.subject import Background, Gate, Subject
 from tests.conformance.test_unknown import Answers
 
@@ -286,7 +287,7 @@ def test_the_claim_of_a_worker_that_died_counts_as_unknown_when_it_is_over(subje
     from counterfoil.storage.scripts import outbox
 
     lane = outbox.Lane(effect=create.name, effect_version=1, limit=1)
-    subject.settle(subject.write(lambda: outbox.turn((), [lane], "elsewhere@0-0:1:1:aa/d1")))
+    subject.settle(subject.write(lambda: outbox.turn((), [lane], "elsewhere@0-0:1:1:aa/d1"), tenant=ALL_TENANTS))
     pass_by(subject, PATIENCE_MS + 30_000 - 1)
     subject.drain(create)
     assert subject.state == "in_flight"

@@ -21,6 +21,7 @@ from counterfoil.errors import (
 )
 from counterfoil.outbox import Outbox
 from counterfoil.storage.scripts import outbox
+from counterfoil.storage.tenants import ALL_TENANTS
 from tests.conformance.subject import Subject
 from tests.conformance.test_outbox import EACH, MINUTE, Turning, lose, not_sent, pass_by, refuse
 
@@ -227,7 +228,7 @@ def test_what_is_under_way_is_not_cancelled(subject: Subject) -> None:
     create = subject.ticket()
     subject.enqueue(create, title="a")
     lane = outbox.Lane(effect=create.name, effect_version=1, limit=1)
-    subject.settle(subject.write(lambda: outbox.turn((), [lane], "elsewhere@0-0:1:1:aa/d1")))
+    subject.settle(subject.write(lambda: outbox.turn((), [lane], "elsewhere@0-0:1:1:aa/d1"), tenant=ALL_TENANTS))
     with pytest.raises(OperationInProgress, match="elsewhere"):
         act(subject, "cancel")
     pass_by(subject, 10 * MINUTE)

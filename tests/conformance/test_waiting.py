@@ -126,7 +126,7 @@ def beat(subject: Subject, *, lease: int = 10_000) -> bool:
     row = subject.operation
     key = OperationKey(tenant=row["tenant"], operation_id=row["operation_id"])
     store = subject.cf.desk.store
-    goes_on: bool = store.write(lambda: leases.renew(key, fence=row["fence"], lease=lease))
+    goes_on: bool = store.write(lambda: leases.renew(key, fence=row["fence"], lease=lease), tenant=key.tenant)
     return goes_on
 
 
@@ -248,7 +248,7 @@ def test_a_stale_holders_beat_changes_nothing(subject: Subject) -> None:
     gates[1].wait()
     before = subject.operation
     key = OperationKey(tenant="team-a", operation_id="ticket:r-1")
-    assert not subject.cf.desk.store.write(lambda: leases.renew(key, fence=1, lease=10_000))
+    assert not subject.cf.desk.store.write(lambda: leases.renew(key, fence=1, lease=10_000), tenant="team-a")
     assert subject.operation["lease_until"] == before["lease_until"]
     for gate in gates:
         gate.open()

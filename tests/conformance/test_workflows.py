@@ -30,6 +30,7 @@ from counterfoil.liveness import place as this_place
 from counterfoil.storage.scripts import threads, workflows
 from counterfoil.storage.scripts.threads import Entry, ThreadKey, ThreadRequest
 from counterfoil.storage.scripts.workflows import LOOK_AGAIN_MS, find_due
+from counterfoil.storage.tenants import ALL_TENANTS
 from tests.conformance.flows import ID, TENANT, Flows, State, Steps, beside, chain, do
 from tests.conformance.subject import ASYNC, SYNC, Subject
 from tests.stores import FILE, MEMORY, on_each
@@ -628,7 +629,9 @@ def test_a_run_that_is_cancelled_stores_nothing_more_and_sends_nothing_more(flow
 
     def steps(state: State) -> Steps:
         yield do.perform(pay, title="before")
-        flows.cf.desk.store.write(lambda: workflows.cancel(key, by=ANN, reason="so", expected_version=None))
+        flows.cf.desk.store.write(
+            lambda: workflows.cancel(key, by=ANN, reason="so", expected_version=None), tenant=TENANT
+        )
         yield do.perform(pay, title="after")
         return {"log": ["paid"]}
 
@@ -726,7 +729,7 @@ DEAD = f"here@{this_place()}:1:1:0/0"
 
 def die(flows: Flows, holder: str = "elsewhere@other:1:1:0/0", graph: str = "flow") -> None:
     """Enter the workflow that is due, and let nothing come of it."""
-    (due,) = flows.subject.settle(flows.subject.write(lambda: find_due(graph, 1, limit=9)))
+    (due,) = flows.subject.settle(flows.subject.write(lambda: find_due(graph, 1, limit=9), tenant=ALL_TENANTS))
     request = ThreadRequest(
         key=due.key,
         holder=holder,

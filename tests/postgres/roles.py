@@ -27,6 +27,14 @@ class Role:
     def let(self, *, read_only: bool = False, one_tenant: bool = False, schema: str = "public") -> None:
         self.database.execute(rights.grants(self.name, schema, read_only=read_only, one_tenant=one_tenant))
 
+    def let_make_tables(self) -> None:
+        self.database.execute(f"grant create on schema public to {self.name}")
+
+    def give_tables(self) -> None:
+        """Make it the owner of the tables."""
+        for table in self.tables():
+            self.database.execute(f"alter table {table} owner to {self.name}")
+
     @contextmanager
     def without(self, table: str, right: str) -> Iterator[None]:
         self.database.execute(f"revoke {right} on {table} from {self.name}")
@@ -44,8 +52,8 @@ class Role:
         ]
 
 
-def new_role(database: Database) -> Iterator[Role]:
-    name = database.name.replace("test", "role")
+def new_role(database: Database, word: str = "role") -> Iterator[Role]:
+    name = database.name.replace("test", word)
     try:
         database.execute(f"create role {name} login password 'secret'")
     except psycopg.errors.InsufficientPrivilege:

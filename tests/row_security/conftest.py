@@ -9,15 +9,25 @@ from tests.postgres.roles import Role, new_role
 
 
 @pytest.fixture(scope="session")
-def lasting_role(worker_database: Database) -> Iterator[Role]:
-    """The role of an application in this worker's database."""
+def application(worker_database: Database) -> Iterator[Role]:
+    """The role of an application in this worker's database, which makes its own tables beside ours."""
     for role in new_role(worker_database):
         role.let()
+        role.let_make_tables()
         yield role
 
 
 @pytest.fixture
-def role(lasting_role: Role, postgres_database: Database) -> Role:
+def role(application: Role, postgres_database: Database) -> Role:
     """The role of an application, in a database with our tables and no rows."""
-    assert lasting_role.database == postgres_database
-    return lasting_role
+    assert application.database == postgres_database
+    return application
+
+
+@pytest.fixture(scope="session")
+def frontend(worker_database: Database) -> Iterator[Role]:
+    """The role of a process that serves requests, in this worker's database: it may not work for all tenants."""
+    for role in new_role(worker_database, "one"):
+        role.let(one_tenant=True)
+        role.let_make_tables()
+        yield role

@@ -1,0 +1,6 @@
+"""Approvals of what is enqueued as a role that row security holds: what holds of every store."""
+
+from tests.conformance import test_approvals_queued
+from tests.row_security.held.choice import behaviour
+
+globals().update(behaviour(test_approvals_queued))

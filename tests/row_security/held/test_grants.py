@@ -1,0 +1,6 @@
+"""Grants as a role that row security holds: what holds of every store."""
+
+from tests.conformance import test_grants
+from tests.row_security.held.choice import behaviour
+
+globals().update(behaviour(test_grants))

@@ -1,0 +1,6 @@
+"""Snapshots in transactions of the application's own as a role that row security holds: what holds of every store."""
+
+from tests.conformance import test_joined_postgres
+from tests.row_security.held.choice import behaviour
+
+globals().update(behaviour(test_joined_postgres))

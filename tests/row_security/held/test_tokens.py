@@ -1,0 +1,6 @@
+"""Tokens and tenants as a role that row security holds: what holds of every store."""
+
+from tests.conformance import test_tokens
+from tests.row_security.held.choice import behaviour
+
+globals().update(behaviour(test_tokens))

@@ -1,0 +1,6 @@
+"""Workflows whose nodes a caller enters as a role that row security holds: what holds of every store."""
+
+from tests.conformance import test_workflows_by_hand
+from tests.row_security.held.choice import behaviour
+
+globals().update(behaviour(test_workflows_by_hand))
