@@ -131,6 +131,7 @@ def _framed(inner: Inners[T], place: Place, wall: str) -> Joints[T]:
     says = {"wall": wall}
     opening: tuple[Execute, ...] = (Execute(SAVEPOINT, {}), Execute(_CHECK, {**place._asdict(), **says}))
     released = False
+    unsaid: tuple[Execute, ...] = ()
     try:
         action = next(inner)
         while True:
@@ -139,7 +140,8 @@ def _framed(inner: Inners[T], place: Place, wall: str) -> Joints[T]:
                     yield Together(opening, wanted=0, opens=True)
                     opening = ()
                 if isinstance(action, Execute):
-                    answer = yield _together(opening, action)
+                    answer = yield _together(opening or unsaid, action, opens=bool(opening))
+                    unsaid = ()
                     released = action.ends
                     if released and opening and not answer:  # nothing is written yet, and the script goes on
                         yield Together((Execute(SAVEPOINT, {}), Execute(SAY, says)), wanted=0, opens=False)
@@ -147,6 +149,7 @@ def _framed(inner: Inners[T], place: Place, wall: str) -> Joints[T]:
                     opening = ()
                 else:
                     answer = yield action
+                    unsaid = (Execute(SAY, says),)  # user code may have set or reset it
             except BaseException as error:  # noqa: BLE001 - thrown in, to be judged there
                 action = inner.throw(error)
             else:
@@ -160,9 +163,9 @@ def _framed(inner: Inners[T], place: Place, wall: str) -> Joints[T]:
         inner.close()
 
 
-def _together(opening: tuple[Execute, ...], execute: Execute) -> Together:
+def _together(before: tuple[Execute, ...], execute: Execute, *, opens: bool) -> Together:
     closing = _CLOSING if execute.ends else ()
-    return Together((*opening, execute, *closing), wanted=len(opening), opens=bool(opening))
+    return Together((*before, execute, *closing), wanted=len(before), opens=opens)
 
 
 def _meaning(protocol: Protocol, error: psycopg.Error, progress: Progress) -> Exception:

@@ -18,7 +18,7 @@ from counterfoil.drivers.postgres_lend import Lender
 from counterfoil.drivers.postgres_open import CONNECTIONS, check_writes, connect, control, soil
 from counterfoil.drivers.postgres_rows import has_rows, named
 from counterfoil.drivers.postgres_run import Control, Execute, Lend, Progress, Protocol, Tell, statements
-from counterfoil.drivers.postgres_wall import SAY, one, stands_alone
+from counterfoil.drivers.postgres_wall import SAY, must_say, one, said
 from counterfoil.drivers.probes import Probe, no_probe
 from counterfoil.errors import CommitUnknown
 from counterfoil.storage.migrator import prepare
@@ -175,10 +175,11 @@ def _do(connection: psycopg.Connection[Any], wall: str, action: Action) -> Any:
 
 def _execute(connection: psycopg.Connection[Any], wall: str, execute: Execute) -> Any:
     with connection.cursor(row_factory=tuple_row) as cursor:
-        if stands_alone(connection):
+        if must_say(connection):
             with one(connection):
                 connection.execute(SAY, {"wall": wall})
                 cursor.execute(execute.sql, execute.params, prepare=execute.prepare)
+            said(connection)
         else:
             cursor.execute(execute.sql, execute.params, prepare=execute.prepare)
         return named(cursor, cursor.fetchall()) if has_rows(cursor) else []

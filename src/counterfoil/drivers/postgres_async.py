@@ -17,7 +17,7 @@ from counterfoil.drivers.postgres_lend_async import AsyncLender
 from counterfoil.drivers.postgres_open import check_writes, control, soil
 from counterfoil.drivers.postgres_rows import has_rows, named
 from counterfoil.drivers.postgres_run import Control, Execute, Lend, Progress, Tell
-from counterfoil.drivers.postgres_wall import SAY, aone, stands_alone
+from counterfoil.drivers.postgres_wall import SAY, aone, must_say, said
 from counterfoil.storage.tenants import setting
 
 if TYPE_CHECKING:
@@ -123,10 +123,11 @@ async def _do(connection: psycopg.AsyncConnection[Any], wall: str, action: Actio
 
 async def _execute(connection: psycopg.AsyncConnection[Any], wall: str, execute: Execute) -> Any:
     async with connection.cursor(row_factory=tuple_row) as cursor:
-        if stands_alone(connection):
+        if must_say(connection):
             async with aone(connection):
                 await connection.execute(SAY, {"wall": wall})
                 await cursor.execute(execute.sql, execute.params, prepare=execute.prepare)
+            said(connection)
         else:
             await cursor.execute(execute.sql, execute.params, prepare=execute.prepare)
         return named(cursor, await cursor.fetchall()) if has_rows(cursor) else []

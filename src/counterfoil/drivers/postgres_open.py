@@ -86,6 +86,8 @@ class Connection(psycopg.Connection[Any]):
     """Whether its transaction holds user code, which may go on as another role."""
     soiled = False
     """Whether user code ran statements in its session, which it may have set for longer than its transaction."""
+    unsaid = False
+    """Whether user code may have changed, since it was said, whose rows the transaction may touch."""
     cleaning = ""
     """The statements that undo what user code set, and set what is ours."""
 
@@ -106,6 +108,7 @@ class AsyncConnection(psycopg.AsyncConnection[Any]):
     walled = False
     hosts = False
     soiled = False
+    unsaid = False
     cleaning = ""
 
     async def wait(
@@ -245,7 +248,7 @@ def check_writes(connection: psycopg.Connection[Any] | psycopg.AsyncConnection[A
 def soil(connection: psycopg.Connection[Any] | psycopg.AsyncConnection[Any], *, soiled: bool = True) -> None:
     """Note on a connection of ours that user code runs statements in its session, or that nothing is left of that."""
     if isinstance(connection, Connection | AsyncConnection):
-        connection.soiled = soiled
+        connection.soiled = connection.unsaid = soiled
 
 
 def control(

@@ -1,4 +1,4 @@
-"""Say with a statement that stands alone whose rows it may touch, where row security goes by that.
+"""Say with a statement whose rows it may touch, where row security goes by that and nobody said so before it.
 
 Sent in one go the two are one transaction, and what was said ends with it; libpq 13 has to take round trips.
 """
@@ -18,9 +18,19 @@ if TYPE_CHECKING:
 SAY: Final = f"select set_config('{SETTING}', %(wall)s, true)"
 
 
-def stands_alone(connection: psycopg.Connection[Any] | psycopg.AsyncConnection[Any]) -> bool:
-    """Say whether the next statement must say for itself whose rows it may touch: no transaction around it did."""
-    return getattr(connection, "walled", False) and connection.pgconn.transaction_status == TransactionStatus.IDLE
+def must_say(connection: psycopg.Connection[Any] | psycopg.AsyncConnection[Any]) -> bool:
+    """Say whether the next statement must say for itself whose rows it may touch.
+
+    No transaction around it did, or user code was in that, which may have set or reset what was said.
+    """
+    alone = getattr(connection, "walled", False) and connection.pgconn.transaction_status == TransactionStatus.IDLE
+    return alone or getattr(connection, "unsaid", False)
+
+
+def said(connection: psycopg.Connection[Any] | psycopg.AsyncConnection[Any]) -> None:
+    """Note that it was said."""
+    if getattr(connection, "unsaid", False):
+        connection.unsaid = False  # type: ignore[union-attr]
 
 
 def one(connection: psycopg.Connection[Any]) -> AbstractContextManager[object]:
