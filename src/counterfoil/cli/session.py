@@ -73,12 +73,13 @@ class Session:
         from counterfoil.core.tokens import digest, public_id
         from counterfoil.issuing import honoured
         from counterfoil.storage.scripts import tokens
+        from counterfoil.storage.tenants import ALL_TENANTS
 
         if (text := _token(self._token_file)) is None:
             return None
         self._check()
         token_id, shown = public_id(text), digest(text)
-        return honoured(self.look.read(lambda: tokens.look(token_id)), token_id, shown)
+        return honoured(self.look.read(lambda: tokens.look(token_id), tenant=ALL_TENANTS), token_id, shown)
 
     @functools.cached_property
     def tenant(self) -> str | None:
