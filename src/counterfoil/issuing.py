@@ -69,9 +69,7 @@ def issue_of(
     checked = None if tenant is None else check_tenant(tenant)
     chosen, narrowed = role_named(role), None if scopes is None else scopes_named(scopes)
     who = canonical(name)
-    lifetime = None if expires_in is None else milliseconds(expires_in, "expires_in")
-    if lifetime == 0:
-        raise InvalidDuration("expires_in is 0: the token would be over at once. Leave it out for 90 days.")
+    lifetime = _lifetime(expires_in)
     whose = system_user() if by is None else by
     actor = acting(whose, act=Act.ADMINISTER, tenant=checked)
     _refuse_more(whose, MAY[chosen] if narrowed is None else MAY[chosen] & narrowed)
@@ -87,6 +85,18 @@ def issue_of(
         lifetime=lifetime,
     )
     return Issue(new=new, secret=spelt.secret, by=actor, reason=plain(CALLED.words("reason", reason)))
+
+
+def _lifetime(expires_in: Duration | None) -> int | None:
+    """Return how long a token is honoured, in milliseconds; None is for ever, or what is usual.
+
+    Raises:
+        InvalidDuration: it would be over at once, or is no duration.
+    """
+    lifetime = None if expires_in is None else milliseconds(expires_in, "expires_in")
+    if lifetime == 0:
+        raise InvalidDuration("expires_in is 0: the token would be over at once. Leave it out for the usual time.")
+    return lifetime
 
 
 def _refuse_more(by: str | Principal | None, acts: frozenset[Act]) -> None:
@@ -130,11 +140,10 @@ class Rotation:
     @classmethod
     def of(cls, by: str | Principal | None, overlap: Duration, expires_in: Duration | None) -> Rotation:
         """Check how long the old and the new token are honoured."""
-        lifetime = None if expires_in is None else milliseconds(expires_in, "expires_in")
         return cls(
             by=by,
             overlap=milliseconds(overlap, "overlap"),
-            lifetime=lifetime,
+            lifetime=_lifetime(expires_in),
             public=secrets.token_bytes(PUBLIC_BYTES),
             random=secrets.token_bytes(SECRET_BYTES),
         )

@@ -6,7 +6,7 @@ from typing import Any
 import psycopg
 import pytest
 
-from counterfoil import Absent, NotSent, Policy, Provider, codec
+from counterfoil import Absent, Found, NotSent, Policy, Provider, codec
 from counterfoil.core.states import AttemptOutcome
 from counterfoil.errors import (
     ApprovalExpired,
@@ -241,6 +241,20 @@ def test_a_late_reply_wins_over_what_is_asked_again(subject: Subject) -> None:
     assert (subject.state, subject.cases(), listed(subject)) == ("succeeded", ["possible_double_effect"], [])
     states = [row["state"] for row in sorted(subject.rows("approval"), key=lambda row: row["seq"])]
     assert states == ["expired", "cancelled"]
+
+
+@pytest.mark.parametrize("ruling", [None, "approve"])
+def test_what_the_provider_shows_wins_over_what_is_asked(subject: Subject, ruling: str | None) -> None:
+    found = subject.provider(lookup=Answers(Found({"id": 7})), lookup_lag="0s")
+    create = subject.ticket(approval=BRIEF, provider=found)
+    first = asked(subject, create)
+    if ruling is not None:
+        decide(subject, ruling, first)
+    assert subject.verify(create, title="a").state == "succeeded"
+    assert (subject.cases(), listed(subject)) == (["possible_double_effect"], [])
+    ended = show(subject, first).approval
+    assert (ended.state, ended.decided_by) == ("cancelled", "a look-up")
+    assert len(subject.sent) == 0
 
 
 def test_a_late_reply_wins_over_a_rejection(subject: Subject) -> None:

@@ -190,6 +190,13 @@ def test_an_overlap_makes_no_token_live_longer(subject: Subject) -> None:
     assert row["expires_at"] == old.expires_at
 
 
+def test_no_token_comes_in_the_place_of_another_that_would_be_over_at_once(subject: Subject) -> None:
+    old, _ = issue(subject)
+    with pytest.raises(InvalidDuration, match="over at once"):
+        call(subject, "tokens.rotate", old.token_id, expires_in="0s", **WHY)
+    assert [row["replaced_by"] for row in subject.rows("token")] == [None]
+
+
 @on_each(MEMORY)
 def test_a_token_that_ended_is_not_rotated(subject: Subject) -> None:
     once, _ = issue(subject)

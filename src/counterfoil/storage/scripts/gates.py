@@ -127,6 +127,11 @@ def end_unused(key: OperationKey, event: ApprovalEvent, *, by: str = BY_TIME, re
         yield from end(key, last, event, by=by, reason=reason)
 
 
+def end_overtaken(key: OperationKey, *, by: str) -> Script[None]:
+    """End what is asked about an operation that turned out to have happened; `by` says what told so."""
+    yield from end_unused(key, ApprovalEvent.CANCELLED, by=by, reason="it had happened by then")
+
+
 def spend(key: OperationKey, row: Row) -> Script[None]:
     """Note that an operation is sent under the decision that holds, if it took one."""
     if row["approved_until"] is not None:

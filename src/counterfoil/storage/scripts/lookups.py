@@ -24,6 +24,7 @@ from counterfoil.core.unknown import (
 )
 from counterfoil.storage import rows
 from counterfoil.storage.script import Row, Script, one_row
+from counterfoil.storage.scripts import gates
 from counterfoil.storage.scripts.claims import LostRace, Request
 from counterfoil.storage.scripts.moves import (
     Outcome,
@@ -37,6 +38,10 @@ from counterfoil.storage.scripts.settling import Settled
 
 if TYPE_CHECKING:
     from counterfoil.model import LookupAnswer, OperationKey
+
+
+LOOKUP = "a look-up"
+"""Who ended an approval that was asked for while the provider shows the effect."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,6 +120,7 @@ def record_verification(
         yield from open_case(request.key, row, CaseKind.CONTRADICTING_RECEIPTS, contradiction)
     if found is not None and OperationState(row["state"]) in sources(OPERATION, OperationEvent.PROVED_HAPPENED):
         why = f"the provider shows the effect, while it counted as {row['state']}"
+        yield from gates.end_overtaken(request.key, by=LOOKUP)
         row = yield from prove_happened(request.key, row, found, EvidenceKind.LOOKUP)
         yield from open_case(request.key, row, CaseKind.POSSIBLE_DOUBLE_EFFECT, why)
     return row

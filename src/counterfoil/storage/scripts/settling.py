@@ -19,7 +19,6 @@ from counterfoil.core.outbox import decide_unsent
 from counterfoil.core.states import (
     OPERATION,
     TERMINAL,
-    ApprovalEvent,
     AttemptOutcome,
     CaseKind,
     EvidenceKind,
@@ -268,7 +267,7 @@ LATE_REPLY = "a late reply"
 
 def _late_proof(key: OperationKey, row: Row, outcome: Outcome, kind: CaseKind | None) -> Script[Settled]:
     state = advance(OPERATION, OperationState(row["state"]), _LATE_EVENT[outcome.outcome])
-    yield from gates.end_unused(key, ApprovalEvent.CANCELLED, by=LATE_REPLY, reason="it had happened by then")
+    yield from gates.end_overtaken(key, by=LATE_REPLY)
     moved = yield from settle_unmoved(key, row, state, outcome, EvidenceKind.LATE_REPLY)
     if kind is not None:
         yield from open_case(key, moved, kind, f"late proof that it happened, while it counted as {row['state']}")
