@@ -76,12 +76,22 @@ def _status(store: SqliteLook | Store, tenant: str | None) -> dict[str, Any]:
         found["lacking"] = list(rights.lacking(store.dialect, may))
         if store.dialect == "postgres":
             found["row_security"] = rights.row_security(may)
-    if found["current"] and rights.READ not in {right.partition(" ")[0] for right in found["lacking"]}:
+            found["for_one_tenant"] = rights.for_one_tenant(may)
+    if found["current"] and _sees_rows(found, tenant):
         found["operations"] = store.read(lambda: reads.count_operations(tenant), tenant=whose(tenant))
-        found["clock"] = asdict(store.read(lambda: inspection.clocks(SystemClock().now_ms()), tenant=ALL_TENANTS))
+        asked = whose(tenant) if found.get("for_one_tenant") else ALL_TENANTS
+        found["clock"] = asdict(store.read(lambda: inspection.clocks(SystemClock().now_ms()), tenant=asked))
     if isinstance(store, SqliteLook):
         found["file"] = store.condition()
     return found
+
+
+def _sees_rows(found: dict[str, Any], tenant: str | None) -> bool:
+    """Say whether the role may read, and would be shown what it asks for."""
+    from counterfoil.storage import rights
+
+    reads = rights.READ not in {right.partition(" ")[0] for right in found["lacking"]}
+    return reads and not (tenant is None and found.get("for_one_tenant"))
 
 
 def _file(file: dict[str, Any]) -> str:

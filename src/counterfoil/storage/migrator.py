@@ -32,10 +32,11 @@ _BODY = re.compile(r"\bcreate\s+(?:temp\w*\s+)?trigger\b(?!.*\bexecute\b)", re.I
 """A trigger with a body of its own, as SQLite has them; PostgreSQL's execute a function."""
 _BODY_ENDS = re.compile(r";\s*end\s*\Z", re.IGNORECASE)
 """Where the body of such a trigger is over; SQLite itself finds it so."""
+_NAME = r'(?:"(?:[^"]|"")+"|[^\s",(]+)'
 _PLAIN = r"\((?:(?!\bcollate\b)[^()])*\)"
 _HARMLESS = re.compile(
     rf"create index [^(]+{_PLAIN}(?: include {_PLAIN})?(?: with {_PLAIN})?"
-    rf"|create policy \S+ on \S+ as restrictive to [^(]+{re.escape(rights.ONE_TENANT)}",
+    rf"|create policy {_NAME} on {_NAME} as restrictive to {_NAME}(?:, {_NAME})*{re.escape(rights.ONE_TENANT)}",
     re.IGNORECASE,
 )
 """What may stand beside our definitions: an index of plain columns, which can neither refuse nor change a row; and the

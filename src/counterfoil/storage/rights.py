@@ -104,11 +104,17 @@ def _narrowing(role: str, table: str) -> tuple[str, str]:
     )
 
 
+def for_one_tenant(rows: Sequence[Row]) -> bool:
+    """Say whether a role may never work for all tenants at once."""
+    return any(row["is_held"] and row["for_one_tenant"] for row in rows)
+
+
 def row_security(rows: Sequence[Row]) -> str:
     """Say whether row security holds a role to the tenant that its transactions name."""
     role, held = rows[0]["role"], [row["is_held"] for row in rows if row["name"] != UNOWNED]
     if all(held):
-        return f"active: {role} sees the rows of the tenant that each transaction names"
+        narrowed = ", and none where that is all of them at once" if for_one_tenant(rows) else ""
+        return f"active: {role} sees the rows of the tenant that each transaction names{narrowed}"
     if any(held):
         return f"active for some tables only, since {role} owns the others"
     return f"not active: {role} owns the tables, is a superuser or bypasses it"

@@ -11,8 +11,8 @@ where type = 'table'
 
 -- name: list_rights
 -- Read what this role may do with each of our tables, whose they are, and whether row security holds it.
-select name, 1 as may_select, 1 as may_insert, 1 as may_update, 1 as may_delete, 0 as is_held, null as owner, 1 as is_owner,
-  null as role
+select name, 1 as may_select, 1 as may_insert, 1 as may_update, 1 as may_delete, 0 as is_held, 0 as for_one_tenant,
+  null as owner, 1 as is_owner, null as role
 from sqlite_master
 where type = 'table'
   and name like 'counterfoil~_%' escape '~'

@@ -48,7 +48,8 @@ select (select count(*) from pg_catalog.pg_class where oid = to_regclass('counte
   ) as hidden_in;
 
 -- name: list_rights
--- Read what this role may do with each of our tables, whose they are, and whether row security holds it.
+-- Read what this role may do with each of our tables, whose they are, whether row security holds it, and whether it
+-- does so where nothing but all tenants at once is named.
 -- differs: only here are there roles.
 select cast(relname as text) as name,
   has_table_privilege(pg_class.oid, 'select') as may_select,
@@ -56,6 +57,14 @@ select cast(relname as text) as name,
   has_table_privilege(pg_class.oid, 'update') as may_update,
   has_table_privilege(pg_class.oid, 'delete') as may_delete,
   row_security_active(pg_class.oid) as is_held,
+  exists (
+    select 1
+    from pg_catalog.pg_policy
+    join pg_catalog.pg_roles on pg_roles.oid = any (polroles)
+    where polrelid = pg_class.oid
+      and not polpermissive
+      and pg_has_role(pg_roles.oid, 'usage')
+  ) as for_one_tenant,
   cast(pg_get_userbyid(relowner) as text) as owner,
   pg_has_role(relowner, 'usage') as is_owner,
   cast(current_user as text) as role
