@@ -267,9 +267,10 @@ def undecided(key: OperationKey, state: OperationState, approval: Row) -> Operat
 def mismatch(effect: Effect[Any], bound: Bound, row: Row) -> FingerprintMismatch:
     """Name the arguments that differ; their values are never shown."""
     fields = codec.differing_fields(row["field_digests"], bound.distinct, ignore=effect.not_identity)
+    differ = "differs" if len(fields) == 1 else "differ"
     stored, given = codec.text_digest(row["identity_digest"]), codec.text_digest(bound.digests.identity)
     return FingerprintMismatch(
-        f"Operation {bound.key} exists with other arguments: {', '.join(fields)} differ"
+        f"Operation {bound.key} exists with other arguments: {', '.join(fields)} {differ}"
         f" (stored {stored[:17]}, given {given[:17]}). Nothing was sent. Use the first arguments, or another id if"
         " this is another business action.",
         **_facts(bound.key),

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import inspect
 import secrets
+from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from counterfoil import codec
@@ -12,7 +14,13 @@ from counterfoil.core.arguments import DECLARED
 from counterfoil.core.branches import marked
 from counterfoil.core.templates import TRUSTED_FIELDS, Template, check_trusted, validate_id
 from counterfoil.delivery import Declared
-from counterfoil.errors import ContradictoryDeclaration, DuplicateEffect, InvalidArguments, NoActiveCounterfoil
+from counterfoil.errors import (
+    ContradictoryDeclaration,
+    DuplicateEffect,
+    InvalidArguments,
+    NoActiveCounterfoil,
+    UnsupportedValue,
+)
 from counterfoil.keeping import FOREVER
 from counterfoil.model import OperationKey, ProviderFacts, Trusted
 from counterfoil.rebuilding import rebuild_arguments
@@ -71,7 +79,7 @@ class EffectCall:
 class Bound:
     """One set of arguments, ready to be performed: checked, digested and with its operation id.
 
-    The digests are made of those that differ from their defaults.
+    Its identity is made of those that differ from their defaults; what is stored has the defaults as well.
     """
 
     key: OperationKey
@@ -81,7 +89,7 @@ class Bound:
 
     @property
     def distinct(self) -> Mapping[str, Any]:
-        """Return the arguments that the digests are made of."""
+        """Return the arguments that its identity is made of."""
         return {name: self.arguments[name] for name in self.digests.parts}
 
 
@@ -99,7 +107,6 @@ class Effect(Generic[T]):
         self.defaults = {n: p.default for n, p in self.parameters.items() if p.default is not Kind.empty}
         self.required = self.parameters.keys() - self.defaults.keys()
         self.filled_in = [name for name in self.parameters if name in TRUSTED_FIELDS]
-        self._default_forms: dict[str, bytes] = {}
         self.key: Template
         self.facts: ProviderFacts
         self.not_identity: frozenset[str] = frozenset()
@@ -144,11 +151,14 @@ class Effect(Generic[T]):
             operation_id=self._operation_id({**self.defaults, **arguments}, trusted),
         )
         parts = codec.canonical_parts(arguments)
-        for name in self.defaults.keys() & parts.keys():  # one that equals its default is left out of the identity,
-            if parts[name].value == self._default_form(name):  # so that a new argument changes no operation
+        usual = self._usual if self.defaults else {}
+        whole = {**usual, **parts} if usual else None  # what will be sent: the defaults of now are stored with it
+        for name, part in usual.items():  # one that equals its default is left out of the identity,
+            if name in parts and parts[name].value == part.value:  # so that a new argument changes no operation
                 del parts[name]
-        digests = codec.digest_parts(parts, not_identity=self.not_identity, salt=secrets.token_bytes(16))
-        return Bound(key, arguments, digests, codec.encode(arguments))
+        digests = codec.digest_parts(parts, whole=whole, not_identity=self.not_identity, salt=secrets.token_bytes(16))
+        stored = {**{name: self.defaults[name] for name in usual}, **arguments} if usual else arguments
+        return Bound(key, arguments, digests, codec.encode(stored))
 
     def _operation_id(self, arguments: Mapping[str, Any], trusted: Trusted) -> str:
         plain = self.key.render(arguments, trusted.fields())
@@ -168,8 +178,20 @@ class Effect(Generic[T]):
         return None if self.approval is None else self.gate(self.rehydrate(payload))
 
     def rehydrate(self, payload: bytes) -> dict[str, Any]:
-        """Return stored arguments; dataclasses, models and enums are made anew from the declared types."""
-        return rebuild_arguments(self.function, codec.decode(payload))
+        """Return stored arguments; dataclasses, models and enums are made anew from the declared types.
+
+        Raises:
+            InvalidArguments: the effect takes others than were stored.
+        """
+        stored = codec.decode(payload)
+        unlike = sorted((self.required - stored.keys()) | (stored.keys() - self.parameters.keys()))
+        if unlike:
+            raise InvalidArguments(
+                f"The effect {self.name} version {self.version} takes other arguments than were stored for it:"
+                f" {', '.join(unlike)}. Nothing was sent. Declare the changed function under a new version, and keep"
+                " the old one declared until its operations are settled."
+            )
+        return rebuild_arguments(self.function, stored)
 
     def _arguments(self, given: Mapping[str, Any], fields: Mapping[str, str]) -> dict[str, Any]:
         check_trusted(given, fields)
@@ -183,11 +205,14 @@ class Effect(Generic[T]):
             raise InvalidArguments(f"The effect {self.name} needs the argument {', '.join(missing)}.")
         return arguments
 
-    def _default_form(self, name: str) -> bytes:
-        """Return a default's canonical form, made when it is first compared: declaring an effect loads no encoder."""
-        if (form := self._default_forms.get(name)) is None:
-            form = self._default_forms[name] = codec.canonical(self.defaults[name], f"$.{name}")
-        return form
+    @cached_property
+    def _usual(self) -> Mapping[str, codec.Part]:
+        """The canonical forms of the defaults that have one; made late: to declare an effect loads no encoder."""
+        found: dict[str, codec.Part] = {}
+        for name, default in self.defaults.items():
+            with suppress(UnsupportedValue):  # a mark such as object(): it stands for the argument's absence
+                found.update(codec.canonical_parts({name: default}))
+        return found
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, assert_never
 from counterfoil import codec
 from counterfoil.core.outcomes import classify
 from counterfoil.core.states import AttemptOutcome
-from counterfoil.errors import HiddenRetries
+from counterfoil.errors import CounterfoilError, HiddenRetries
 from counterfoil.model import Answered, Found, NotSent, Refused
 from counterfoil.storage.scripts.moves import Outcome
 
@@ -53,7 +53,8 @@ def outcome_of(effect: Effect[Any], result: Result) -> Outcome:
         case Returned(value):
             return happened(effect, value)
         case NeverStarted(error):
-            return Outcome(outcome=AttemptOutcome.NOT_SENT, error_class=_class(error))
+            words = storable(str(error)) if isinstance(error, CounterfoilError) else _text(error)
+            return Outcome(outcome=AttemptOutcome.NOT_SENT, error_class=_class(error), error_text=words)
         case Raised(error):
             outcome, covers_earlier = _classified(effect, error)
             return Outcome(

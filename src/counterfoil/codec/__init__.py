@@ -7,6 +7,7 @@ from counterfoil.codec.canonical import MAX_DEPTH, canonical
 from counterfoil.codec.digests import (
     SCHEME,
     Digests,
+    Part,
     canonical_parts,
     differing_fields,
     digest_arguments,
@@ -25,6 +26,7 @@ __all__ = [
     "SCHEME",
     "Digests",
     "EncodedReceipt",
+    "Part",
     "Redacted",
     "canonical",
     "canonical_parts",

@@ -70,11 +70,18 @@ def digest_arguments(arguments: Mapping[str, object], *, not_identity: Collectio
     return digest_parts(canonical_parts(arguments), not_identity=not_identity, salt=salt)
 
 
-def digest_parts(parts: Mapping[str, Part], *, not_identity: Collection[str], salt: bytes) -> Digests:
-    """Digest arguments that are canonical already."""
-    content = _whole_digest(parts, ())
+def digest_parts(
+    parts: Mapping[str, Part],
+    *,
+    whole: Mapping[str, Part] | None = None,
+    not_identity: Collection[str],
+    salt: bytes,
+) -> Digests:
+    """Digest arguments that are canonical already; `whole` is the content, where that is more than the identity."""
+    content = _whole_digest(parts if whole is None else whole, ())
+    is_all = not not_identity and (whole is None or len(whole) == len(parts))
     return Digests(
-        identity=_whole_digest(parts, not_identity) if not_identity else content,
+        identity=content if is_all else _whole_digest(parts, not_identity),
         content=content,
         parts=parts,
         salt=salt,
