@@ -115,6 +115,8 @@ class Desk:
         for name, value in trusted.fields().items():
             validate_id(name, value)
         bound = effect.bind(given, trusted)
+        if effect.approval is not None:  # what the policy sees is what is sent, whoever alters the caller's objects
+            bound = replace(bound, arguments=effect.apart(bound.arguments, bound.payload))
         request = self._request(effect, bound, trusted, origin)
         if effect.approval is not None:
             request = replace(request, gate=effect.gate(bound.arguments))

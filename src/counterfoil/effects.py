@@ -193,6 +193,17 @@ class Effect(Generic[T]):
             )
         return rebuild_arguments(self.function, stored)
 
+    def apart(self, own: Mapping[str, Any], payload: bytes) -> Mapping[str, Any]:
+        """Return arguments as objects that nobody else holds, made anew from their payload.
+
+        Where the effect does not declare the types that would make them equal, they stay the caller's own.
+        """
+        try:
+            stored = self.rehydrate(payload)
+        except (TypeError, ValueError):  # they do not fit what is declared
+            return own
+        return stored if stored == own else own
+
     def _arguments(self, given: Mapping[str, Any], fields: Mapping[str, str]) -> dict[str, Any]:
         check_trusted(given, fields)
         filled = {name: fields[name] for name in self.filled_in if name in fields}

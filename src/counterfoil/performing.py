@@ -138,14 +138,11 @@ class Job:
         return self.effect.rehydrate(payload)
 
     def permitted(self, content: bytes, payload: bytes) -> Mapping[str, Any]:
-        """Return the arguments that a person permitted, made anew from what is stored: others may alter the caller's.
-
-        Those are taken only where they are the same still, but of types that the effect does not declare.
-        """
-        stored, own = self.effect.rehydrate(payload), self.bound.arguments
-        if self.went_back or not own or stored == own:
-            return stored
-        return own if self.effect.bind(own, self.request.trusted).digests.content == content else stored
+        """Return the arguments that a person permitted, as they are stored: the caller may have altered its own."""
+        own = self.bound.arguments
+        if self.went_back or not own or self.effect.bind(own, self.request.trusted).digests.content != content:
+            return self.effect.rehydrate(payload)
+        return self.effect.apart(own, payload)
 
     def become(self, row: Row) -> None:
         """Go on with the operation that follows one which a person edited, with the arguments stored there."""

@@ -227,11 +227,31 @@ def test_what_the_caller_alters_after_it_asked_is_not_sent(subject: Subject) -> 
     assert (subject.sent.bodies, to) == ([{"to": ["ann"]}], ["ann", "bob"])
 
 
-def test_what_is_sent_has_the_callers_own_types_where_none_are_declared(subject: Subject) -> None:
-    def pay(call: Any, *, what: Any) -> Any:
-        subject.sent.tally.accept("pay", call.provider_key, {})
-        return type(what).__name__
+def test_what_is_sent_without_a_decision_is_what_the_policy_saw(subject: Subject) -> None:
+    def mail(call: Any, *, to: list[str]) -> Any:
+        subject.sent.tally.accept("mail", call.provider_key, {"to": to})
+        return len(to)
 
+    def add(point: Point, statement: str) -> None:
+        if point is Point.BEFORE_STATEMENT and statement in {"insert_claimed_operation", "look_or_claim_operation"}:
+            to.append("bob")
+
+    sent, to = subject.effect(mail, approval=Policy(when=lambda to: len(to) > 1), key="mail:{request_id}"), ["ann"]
+    with subject.probe.during(add):
+        assert subject.perform(sent, to=to).value == 1
+    assert (subject.sent.bodies, to) == ([{"to": ["ann"]}], ["ann", "bob"])
+
+
+def undeclared(call: Any, *, what: Any) -> Any:
+    return type(what).__name__
+
+
+def declared_otherwise(call: Any, *, what: Policy) -> Any:
+    return type(what).__name__
+
+
+@pytest.mark.parametrize("pay", [undeclared, declared_otherwise])
+def test_what_is_sent_has_the_callers_own_types_where_others_are_declared(subject: Subject, pay: Any) -> None:
     paid = subject.effect(pay, approval=GATED, key="pay:{request_id}")
     with pytest.raises(ApprovalRequired) as caught:
         subject.perform(paid, what=Price(amount=5))
