@@ -15,6 +15,7 @@ import pytest
 from typing_extensions import TypedDict
 
 from counterfoil import CounterfoilError, Delivery, EffectCall, NotSent, Principal, Provider, Role, effect
+from counterfoil.drivers.probes import Point
 from counterfoil.langgraph import enqueue, perform, wait_for
 from counterfoil.policy import Policy
 from tests import stores
@@ -126,7 +127,7 @@ OPERATIONS = ("paid", "looked", "lost", "pending", "parked", "asked", "approved"
 NOBODY = Ids(
     **{name: str(value).replace(MARK, "nobody") for name, value in Ids(OURS).named().items()}
     | {"case": "case-990001", "approval": "approval-990002", "decided": "approval-990003", "grant": "grant-990004"}
-    | {"tenant": "nobody-ltd", "token": "0" * 13, "checkpoint": "1f000000-0000-6000-8000-000000000000", "run": "no-run"}
+    | {"tenant": "nobody-ltd", "token": "b" * 13, "checkpoint": "1f000000-0000-6000-8000-000000000000", "run": "no-run"}
 )
 """Ids that nobody has."""
 
@@ -136,7 +137,9 @@ class World:
 
     def __init__(self, url: str) -> None:
         self.url = url
-        self.colours = {colour: Coloured(colour, url) for colour in COLOURS}
+        self.points: list[tuple[Point, str]] = []
+        """Each statement and commit since they were last asked for."""
+        self.colours = {colour: Coloured(colour, url, probe=self._note) for colour in COLOURS}
         self.graphs = {name: self._register(made) for name, made in self.colours.items()}
         self._watching: Any = (
             psycopg.connect(url, autocommit=True)
@@ -149,6 +152,9 @@ class World:
         self.secret = ""
         """The neighbour's own token."""
         self.ids = self._fill(self.colours["sync"].cf)
+
+    def _note(self, point: Point, name: str) -> None:
+        self.points.append((point, name))
 
     def _register(self, made: Coloured) -> Any:
         made.call("workflows.register", WAITS, name="waits")
@@ -203,6 +209,11 @@ class World:
             if table != "counterfoil_migration":
                 rows = self._watching.execute(f"select * from {table}{wanted}")  # noqa: S608 - names of ours
                 found += sorted(((table, *one) for one in rows.fetchall()), key=repr)
+        return found
+
+    def ran(self) -> list[tuple[Point, str]]:
+        """Return which statements and commits were run since this was last asked."""
+        found, self.points = self.points, []
         return found
 
     # --- asking ------------------------------------------------------------------------------------------------------

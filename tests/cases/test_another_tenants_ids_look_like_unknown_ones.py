@@ -268,10 +268,13 @@ def assert_alike(world: World, colour: str, name: str, **who: Any) -> set[Any]:
     """Ask with the neighbour's ids and with those of nobody: both are told the same. Return the kinds of answers."""
     seen, before = set(), world.rows()
     for walked in walks(name):
-        answers = []
+        answers, ran = [], []
         for ids in (world.ids, NOBODY):
             asking = {**who, "tenant": ids.tenant} if who["tenant"] is THEIRS else who
+            world.ran()
             answers.append(call(world, colour, name, ids, walked, **asking))
+            ran.append(world.ran())
+        assert ran[0] == ran[1]  # what is as long in coming tells no more than the words
         assert MARK not in str(answers), answers
         kinds = {answer[:2] if answer[0] != "value" else "value" for answer in answers}
         assert len(kinds) == 1, answers
