@@ -23,7 +23,7 @@ from tests.conformance.test_approvals import asked, colour, decide, listed, requ
 from tests.conformance.test_joined_postgres import WAITING
 from tests.conformance.test_outbox import MINUTE, Turning, lose, not_sent, pass_by
 from tests.conformance.test_unknown import Answers
-from tests.stores import POSTGRES, execute, on_each
+from tests.stores import POSTGRES, execute, on_each, outside
 
 __all__ = ["colour", "store"]
 
@@ -51,7 +51,7 @@ def test_a_request_runs_out_at_its_time(blocking: Subject, late_by: int, ruling:
 
 def held_until_too_late(subject: Subject, work: Callable[[], Any]) -> Background:
     """Begin some work while another transaction has the operation's row, until its time is over."""
-    with psycopg.connect(subject.url) as other:
+    with psycopg.connect(outside(subject.url)) as other:
         other.execute("select * from counterfoil_operation for update")
         waits = Background(work)
         while waits.is_under_way() and execute(subject.url, WAITING) == [(0,)]:

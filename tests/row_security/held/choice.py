@@ -28,6 +28,12 @@ FOR_ALL_TENANTS = frozenset(
 )
 """Files, and tests of others, in which work is done for all tenants at once: one of these roles finds none."""
 
+FOR_OWNERS = frozenset(
+    {"test_numbers_are_not_used_twice_when_an_older_one_is_forgotten"}
+    | {"test_what_is_forgotten_takes_what_was_asked_about_it_along"}
+)
+"""Tests in which what is known of an operation is removed, which no granted role may do."""
+
 
 def behaviour(*modules: ModuleType) -> dict[str, Any]:
     """Return what a module makes its own: tests of modules, and their fixtures, of one name the last one's."""
@@ -45,7 +51,7 @@ def _is_run(name: str) -> bool:
 
 def roles(file: str, name: str) -> list[str]:
     """Return the roles as which a test is run."""
-    able = [GRANTED, FORCED]
+    able = [FORCED] if name in FOR_OWNERS else [GRANTED, FORCED]
     if not FOR_ALL_TENANTS & {file, name}:
         able.append(ONE_TENANT)
     return able if EVERY_PAIR else [able[_number(name) // SHARE % len(able)]]
