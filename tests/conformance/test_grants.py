@@ -7,13 +7,18 @@ import pytest
 from counterfoil import Policy, Principal, Provider
 from counterfoil.errors import (
     ApprovalRequired,
+    EffectNotSent,
     FingerprintMismatch,
     GrantNotFound,
     NotAllowed,
     NotGranted,
+    OutcomeUnknown,
     VerdictIncomplete,
 )
+from counterfoil.model import Origin, Trusted
+from counterfoil.storage.scripts import claims
 from tests.conformance.subject import Subject
+from tests.conformance.test_outbox import MINUTE, Turning, lose, not_sent, pass_by
 
 ASKED = {"tenant": "team-a", "request_id": "r-1"}
 
@@ -70,6 +75,69 @@ def test_a_grant_that_ran_out_or_was_revoked_permits_nothing(subject: Subject, s
     with pytest.raises(NotGranted):
         subject.perform(made, cf=strict, title="a")
     assert len(subject.sent) == 0
+
+
+@pytest.mark.parametrize("kind", ["opaque", "keyed"])
+def test_what_was_begun_under_a_grant_is_told_of_when_that_is_taken_back(
+    subject: Subject, strict: Any, kind: str
+) -> None:
+    """Its worker died: that is an unknown outcome, and nothing of which could be said that nothing was sent."""
+    made = subject.ticket(provider=Provider(key_lifetime="24h" if kind == "keyed" else None))
+    begin(subject, strict, made)
+    pass_by(subject, 60 * MINUTE)
+    if kind == "keyed":
+        assert subject.perform(made, cf=strict, title="a").attempt == 2
+    else:
+        with pytest.raises(OutcomeUnknown):
+            subject.perform(made, cf=strict, title="a")
+        assert subject.cases() == ["unknown_outcome"]
+    assert "grant.refuse" not in [entry["act"] for entry in subject.rows("audit")]
+
+
+def begin(subject: Subject, strict: Any, made: Any) -> None:
+    """Claim an operation under a grant, be heard of no more, and let the grant be taken back."""
+    grant = subject.settle(strict.grants.issue(made, by="gateway", title="a", **ASKED))
+    job = strict.desk.job(made, {"title": "a"}, Trusted(**ASKED), Origin())
+    subject.cf.desk.store.write(lambda: claims.claim(job.request))
+    revoke(subject, strict, grant)
+
+
+def revoke(subject: Subject, strict: Any, grant: Any) -> None:
+    subject.settle(strict.grants.revoke(grant.grant_id, tenant="team-a", by="ops", reason="too early"))
+
+
+def test_a_lost_reply_is_sent_again_under_its_key_when_its_grant_is_taken_back(subject: Subject, strict: Any) -> None:
+    made = subject.ticket(Turning(lose, None), provider=Provider(key_lifetime="24h"))
+    grant = subject.settle(strict.grants.issue(made, by="gateway", title="a", **ASKED))
+    with pytest.raises(OutcomeUnknown):
+        subject.perform(made, cf=strict, title="a")
+    revoke(subject, strict, grant)
+    pass_by(subject, MINUTE)
+    assert subject.perform(made, cf=strict, title="a").attempt == 2
+    assert len(set(subject.sent.keys)) == 1
+
+
+def test_what_was_not_sent_needs_a_grant_for_its_next_attempt(subject: Subject, strict: Any) -> None:
+    made = subject.ticket(Turning(not_sent, None))
+    grant = subject.settle(strict.grants.issue(made, by="gateway", title="a", **ASKED))
+    with pytest.raises(EffectNotSent):
+        subject.perform(made, cf=strict, title="a")
+    revoke(subject, strict, grant)
+    with pytest.raises(NotGranted):
+        subject.perform(made, cf=strict, title="a")
+    assert len(subject.sent) == 1
+
+
+def test_what_was_enqueued_under_a_grant_is_known_when_that_is_taken_back(subject: Subject, strict: Any) -> None:
+    made = subject.ticket()
+    grant = subject.settle(strict.grants.issue(made, by="gateway", title="a", **ASKED))
+    subject.settle(strict.enqueue(made, title="a", **ASKED))
+    revoke(subject, strict, grant)
+    assert not subject.settle(strict.enqueue(made, title="a", **ASKED)).is_new
+    with pytest.raises(NotGranted):
+        subject.settle(strict.enqueue(made, title="b", **ASKED))
+    subject.drain(made)
+    assert len(subject.sent) == 1
 
 
 def test_what_is_enqueued_must_be_granted_too(subject: Subject, strict: Any) -> None:

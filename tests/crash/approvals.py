@@ -9,6 +9,7 @@ from functools import partial
 from typing import Any
 
 from counterfoil import CounterfoilError, Policy, Provider, effect
+from counterfoil.core.audit import Deed
 from counterfoil.core.states import ApprovalState, OperationState
 from counterfoil.storage.script import Ddl, Row, Script
 from counterfoil.testing.invariants import ledger_invariants
@@ -121,9 +122,9 @@ def rows(world: World, table: str) -> list[Row]:
 
 
 def decisions_are_accounted_for(aftermath: Aftermath) -> Iterator[str]:
-    """Judge every approval: what was used was sent, what was sent was used, and who decided stands in the trail."""
+    """Judge every approval: what was used was sent, what was sent was used, and what waits can be decided."""
     operations = {row["operation_id"]: row for row in aftermath.contents.operations}
-    asked, noted = rows(aftermath.world, "approval"), rows(aftermath.world, "audit")
+    asked = rows(aftermath.world, "approval")
     for one in asked:
         operation = operations[one["operation_id"]]
         told = f"approval {one['seq']} ({one['state']}) of {one['operation_id']} ({operation['state']})"
@@ -133,9 +134,6 @@ def decisions_are_accounted_for(aftermath: Aftermath) -> Iterator[str]:
             yield f"{told} is about another content"
         if one["state"] == ApprovalState.PENDING and operation["state"] != OperationState.AWAITING_APPROVAL:
             yield f"{told} waits for nothing"
-        entries = [each for each in noted if each["subject"] == f"approval-{one['seq']}"]
-        if len(entries) != (one["decided_by"] not in {None, "time"}) and one["state"] != ApprovalState.EXPIRED:
-            yield f"{told} has {len(entries)} entries in the trail"
     for operation_id, operation in operations.items():
         of_it = [one for one in asked if one["operation_id"] == operation_id]
         if not of_it:
@@ -147,8 +145,36 @@ def decisions_are_accounted_for(aftermath: Aftermath) -> Iterator[str]:
             yield f"{operation_id} is {operation['state']}, and {waits} approvals are open"
 
 
-CHECKS = (ledger_invariants, decisions_are_accounted_for)
-BOOKED = (*ROWS, decisions_are_accounted_for)
+_NOTED: dict[str, tuple[Deed, ...]] = {
+    ApprovalState.PENDING: (),
+    ApprovalState.APPROVED: (Deed.APPROVE,),
+    ApprovalState.REJECTED: (Deed.REJECT,),
+    ApprovalState.EDITED: (Deed.EDIT,),
+    ApprovalState.CANCELLED: (Deed.WITHDRAW,),
+    ApprovalState.EXPIRED: (),
+}
+"""What stands in the trail of an approval that ended so; before it, that it was approved, where nothing was sent."""
+
+
+def decisions_are_noted_once(aftermath: Aftermath) -> Iterator[str]:
+    """Hold every approval against the trail: each decision stands there once, and by whoever made it."""
+    noted = rows(aftermath.world, "audit")
+    for one in rows(aftermath.world, "approval"):
+        entries = [each for each in noted if each["subject"] == f"approval-{one['seq']}"]
+        acts = [each["act"] for each in entries]
+        with_it = [each for each in noted if (each["act"], each["subject"]) == (Deed.CANCEL, one["operation_id"])]
+        wanted = [] if with_it and one["state"] == ApprovalState.CANCELLED else [*_NOTED[one["state"]]]
+        if len(with_it) > 1:
+            yield f"{one['operation_id']} was cancelled {len(with_it)} times"
+        was_open = one["state"] in {ApprovalState.PENDING, ApprovalState.APPROVED, ApprovalState.REJECTED}
+        if acts != wanted and (was_open or acts != [Deed.APPROVE, *wanted]):
+            yield f"approval {one['seq']} is {one['state']}, and noted is {acts}"
+        if wanted and entries and entries[-1]["shown"] != one["decided_by"]:
+            yield f"approval {one['seq']} was decided by {one['decided_by']}, and noted is {entries[-1]['shown']}"
+
+
+CHECKS = (ledger_invariants, decisions_are_accounted_for, decisions_are_noted_once)
+BOOKED = (*ROWS, decisions_are_accounted_for, decisions_are_noted_once)
 PLAIN = ProviderTraits()
 
 

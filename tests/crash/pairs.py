@@ -62,6 +62,8 @@ class Pair:
     second: Body
     first_ends: frozenset[str]
     second_ends: frozenset[str]
+    one_wins: bool = False
+    """Whether exactly one of the two returns."""
 
     @property
     def name(self) -> str:
@@ -69,9 +71,17 @@ class Pair:
 
 
 def pair(
-    name: str, first: Body, second: Body, first_ends: set[str], second_ends: set[str] | None = None, **fields: Any
+    name: str,
+    first: Body,
+    second: Body,
+    first_ends: set[str],
+    second_ends: set[str] | None = None,
+    *,
+    one_wins: bool = False,
+    **fields: Any,
 ) -> Pair:
     return Pair(
+        one_wins=one_wins,
         scenario=Scenario(name=name, run=first, **{"entries": 2, **fields}),
         second=second,
         first_ends=frozenset(first_ends),

@@ -1,7 +1,5 @@
 """The effects of the soak run: one for each kind of provider, and a graph that performs two of them."""
 
-import os
-from dataclasses import dataclass
 from typing import Any
 
 from langgraph.graph import END, START, StateGraph
@@ -9,29 +7,11 @@ from typing_extensions import TypedDict
 
 from counterfoil import Absent, CannotTell, Effect, EffectCall, Found, NotSent, Provider, effect
 from counterfoil.langgraph import aperform, perform
-from counterfoil.testing.provider_client import ProviderClient
+from tests.soak.providers import Providers
 
-TENANT = "team-a"
 KINDS = ("opaque", "keyed", "queryable", "both")
 LIMITS: dict[str, Any] = {"lease": "2s", "time_limit": "4s"}
 """Short, so that what was stopped or cut off is found within the run."""
-HONOURED, IGNORED = "COUNTERFOIL_SOAK_HONOURED", "COUNTERFOIL_SOAK_IGNORED"
-
-
-@dataclass(frozen=True, slots=True)
-class Providers:
-    """Two counting providers: one honours keys, one ignores them."""
-
-    honouring: ProviderClient
-    ignoring: ProviderClient
-
-    def of(self, kind: str) -> ProviderClient:
-        return self.honouring if kind in {"keyed", "both"} else self.ignoring
-
-
-def providers() -> Providers:
-    """Return the providers that the environment names; any process of the run can."""
-    return Providers(ProviderClient(os.environ[HONOURED]), ProviderClient(os.environ[IGNORED]))
 
 
 def made(kind: str) -> Effect[Any]:

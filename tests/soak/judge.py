@@ -12,7 +12,8 @@ from counterfoil.errors import CounterfoilError, OperationInProgress, OperationN
 from counterfoil.model import Operation, OperationKey
 from counterfoil.storage.scripts import inspection
 from counterfoil.testing.provider_desk import Accepted
-from tests.soak.effects import EFFECTS, TENANT, Providers, builder, first_of_graph, second_of_graph
+from tests.soak.effects import EFFECTS, builder, first_of_graph, second_of_graph
+from tests.soak.providers import TENANT, Providers
 from tests.soak.scene import Crew
 
 BY_NAME = {each.name: each for each in (*EFFECTS.values(), first_of_graph, second_of_graph)}

@@ -15,7 +15,7 @@ from counterfoil.testing.provider_client import CountingProvider
 from counterfoil.testing.provider_desk import Settings
 from counterfoil.testing.wire import Wire
 from tests.postgres.servers import PrivateServer
-from tests.soak.effects import HONOURED, IGNORED, Providers
+from tests.soak.providers import HONOURED, IGNORED, Providers
 from tests.soak.worker import Orders, arguments
 
 ROOT = Path(__file__).parents[2]

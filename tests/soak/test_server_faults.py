@@ -13,7 +13,7 @@ from tests.postgres import fixtures, servers
 from tests.postgres.servers import PrivateServer
 from tests.soak import judge
 from tests.soak.chaos import Chaos
-from tests.soak.effects import Providers
+from tests.soak.providers import Providers
 from tests.soak.scene import scene
 
 SECONDS, SEED = "COUNTERFOIL_SOAK_SECONDS", "COUNTERFOIL_SOAK_SEED"

@@ -17,7 +17,8 @@ from typing import Any
 from counterfoil import AsyncCounterfoil, Counterfoil, CounterfoilError
 from counterfoil.drivers import postgres_open
 from counterfoil.langgraph import claims
-from tests.soak.effects import EFFECTS, KINDS, TENANT, Providers, builder, providers
+from tests.soak.effects import EFFECTS, KINDS, builder
+from tests.soak.providers import TENANT, Providers, providers
 
 HANDS = 6
 """Threads or tasks of one worker."""

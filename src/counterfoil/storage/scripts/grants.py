@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from counterfoil import codec
 from counterfoil.core.audit import Deed, Kind, Subject
 from counterfoil.core.effects import Ungranted
+from counterfoil.core.states import OperationState, Sender
 from counterfoil.storage import rows
 from counterfoil.storage.script import Row, Script, all_rows, held_row, one_row
 from counterfoil.storage.scripts import audit
@@ -40,12 +41,14 @@ def issue(request: Request, actor: Actor, *, valid_for: int | None) -> Script[Ro
 
 def revoke(tenant: str, seq: int, actor: Actor, *, reason: str) -> Script[Row | NoGrant]:
     """Take a grant back: what was not claimed under it by now is not any more."""
+    there = yield from one_row("lock_grant", tenant=tenant, seq=seq)
+    if there is None:
+        return NoGrant()
     row = yield from one_row("revoke_grant_if_live", tenant=tenant, seq=seq, revoked_by=actor.shown)
-    if row is not None:
-        yield from _noted(actor, Deed.REVOKE_GRANT, row, reason=reason)
-        return row
-    there = yield from one_row("get_grant", tenant=tenant, seq=seq)
-    return NoGrant() if there is None else there
+    if row is None:
+        return there
+    yield from _noted(actor, Deed.REVOKE_GRANT, row, reason=reason)
+    return row
 
 
 def page(tenant: str, *, before: int, limit: int) -> Script[Sequence[Row]]:
@@ -56,12 +59,13 @@ def page(tenant: str, *, before: int, limit: int) -> Script[Sequence[Row]]:
 def refusal(request: Request) -> Script[Ungranted | None]:
     """Say whether a strict program must refuse an operation, and note it: nobody permitted exactly this one.
 
-    A person's approval permits it, and so does the wait for one: the gate lets nothing through without.
+    A person's approval permits it, and so does the wait for one: the gate lets nothing through without. What was
+    begun once goes on, and is answered from what is known of it.
     """
     if not request.strict or request.gate is not None:
         return None
     row = yield from one_row("look_at_operation", **request.id)
-    if row is not None and row["approved_until"] is not None:
+    if row is not None and (row["approved_until"] is not None or _was_begun(request, row)):
         return None
     wanted = {"effect": request.effect, "identity_digest": request.digests.identity}
     if (yield from one_row("find_grant", **request.id, **wanted)) is not None:
@@ -76,6 +80,13 @@ def refusal(request: Request) -> Script[Ungranted | None]:
         request_id=request.trusted.request_id,
     )
     return Ungranted()
+
+
+def _was_begun(request: Request, row: Row) -> bool:
+    """Say whether this very operation was begun or left to a dispatcher before, and does not wait to be begun again."""
+    is_this = row["effect"] == request.effect and row["identity_digest"] == request.digests.identity
+    waits_for_its_caller = row["state"] == OperationState.PENDING and row["sender"] == Sender.CALLER
+    return is_this and not waits_for_its_caller
 
 
 def _noted(actor: Actor, deed: Deed, row: Row, *, reason: str = "") -> Script[None]:

@@ -11,7 +11,8 @@ set granted_by = excluded.granted_by,
 returning *, {now} as now;
 
 -- name: find_grant
--- Find out whether an operation with exactly these arguments is permitted now.
+-- Find out whether an operation with exactly these arguments is permitted now, and keep the grant from being taken back
+-- until this transaction ends; others may do so beside.
 select seq
 from counterfoil_grant
 where tenant = :tenant
@@ -19,7 +20,8 @@ where tenant = :tenant
   and effect = :effect
   and identity_digest = :identity_digest
   and revoked_at is null
-  and (expires_at is null or expires_at > {now});
+  and (expires_at is null or expires_at > {now})
+{shared};
 
 -- name: list_grants
 -- Page through a tenant's grants, the newest first.
@@ -40,9 +42,10 @@ where tenant = :tenant
   and revoked_at is null
 returning *, {now} as now;
 
--- name: get_grant
--- Read one grant.
+-- name: lock_grant
+-- Read one grant, and wait for whoever begins an operation under it.
 select *, {now} as now
 from counterfoil_grant
 where tenant = :tenant
-  and seq = :seq;
+  and seq = :seq
+{locked};
