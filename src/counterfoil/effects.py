@@ -199,10 +199,11 @@ class Effect(Generic[T]):
         Where the effect does not declare the types that would make them equal, they stay the caller's own.
         """
         try:
-            stored = self.rehydrate(payload)
+            stored = self.rehydrate(payload)  # with the defaults of then
         except (TypeError, ValueError):  # they do not fit what is declared
             return own
-        return stored if stored == own else own
+        made = {name: stored.get(name) for name in own}
+        return made if made == own else own
 
     def _arguments(self, given: Mapping[str, Any], fields: Mapping[str, str]) -> dict[str, Any]:
         check_trusted(given, fields)

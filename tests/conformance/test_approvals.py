@@ -228,18 +228,18 @@ def test_what_the_caller_alters_after_it_asked_is_not_sent(subject: Subject) -> 
 
 
 def test_what_is_sent_without_a_decision_is_what_the_policy_saw(subject: Subject) -> None:
-    def mail(call: Any, *, to: list[str]) -> Any:
-        subject.sent.tally.accept("mail", call.provider_key, {"to": to})
+    def mail(call: Any, *, to: list[str], text: str = "hello") -> Any:
+        subject.sent.tally.accept("mail", call.provider_key, {"to": to, "text": text})
         return len(to)
 
     def add(point: Point, statement: str) -> None:
         if point is Point.BEFORE_STATEMENT and statement in {"insert_claimed_operation", "look_or_claim_operation"}:
             to.append("bob")
 
-    sent, to = subject.effect(mail, approval=Policy(when=lambda to: len(to) > 1), key="mail:{request_id}"), ["ann"]
+    sent, to = subject.effect(mail, approval=Policy(when=lambda to, **_: len(to) > 1), key="mail:{request_id}"), ["ann"]
     with subject.probe.during(add):
         assert subject.perform(sent, to=to).value == 1
-    assert (subject.sent.bodies, to) == ([{"to": ["ann"]}], ["ann", "bob"])
+    assert (subject.sent.bodies, to) == ([{"to": ["ann"], "text": "hello"}], ["ann", "bob"])
 
 
 def undeclared(call: Any, *, what: Any) -> Any:
