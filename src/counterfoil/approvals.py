@@ -8,9 +8,9 @@ from counterfoil import approving
 from counterfoil.active import refuse_nested, refuse_on_loop
 from counterfoil.core.approvals import Ruling
 from counterfoil.core.arguments import CALLED
+from counterfoil.core.trusting import trusted_context
 from counterfoil.drivers.driving import drive
 from counterfoil.errors import CommitUnknown
-from counterfoil.model import Trusted
 from counterfoil.operations import PAGE, check_limit, check_tenant
 from counterfoil.performing import Read, Write
 from counterfoil.storage.scripts import approvals
@@ -80,7 +80,7 @@ class Approvals:
         """
         refuse_nested("approvals.request")
         refuse_on_loop("approvals.request", "await cf.approvals.request(...) with an AsyncCounterfoil")
-        trusted = Trusted(tenant=tenant or "", request_id=request_id, workflow_id=workflow_id, principal=principal)
+        trusted = trusted_context(tenant=tenant, request_id=request_id, workflow_id=workflow_id, principal=principal)
         job = approving.asking(self._desk, effect, arguments, trusted)
         return approving.asked(job, find_or_ask(self._desk, job))
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from counterfoil import granting
 from counterfoil.active import refuse_nested, refuse_on_loop
-from counterfoil.model import Trusted
+from counterfoil.core.trusting import trusted_context
 from counterfoil.operations import PAGE, check_limit, check_tenant
 from counterfoil.storage import rows
 from counterfoil.storage.scripts import grants
@@ -62,8 +62,8 @@ class Grants:
         """
         refuse_nested("grants.issue")
         refuse_on_loop("grants.issue", "await cf.grants.issue(...) with an AsyncCounterfoil")
-        trusted = Trusted(
-            tenant=tenant or "",
+        trusted = trusted_context(
+            tenant=tenant,
             request_id=request_id,
             workflow_id=workflow_id,
             principal=principal,

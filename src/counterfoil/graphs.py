@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from counterfoil.model import Trusted
+from counterfoil.core.trusting import trusted_context
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -51,8 +51,8 @@ class Graphs:
         """
         from counterfoil.langgraph.running import make_config  # noqa: PLC0415 - needs LangGraph
 
-        trusted = Trusted(
-            tenant=tenant or "",
+        trusted = trusted_context(
+            tenant=tenant,
             request_id=request_id,
             workflow_id=workflow_id,
             principal=principal,

@@ -6,12 +6,12 @@ from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from counterfoil.active import refuse_nested, refuse_on_loop
+from counterfoil.core.trusting import trusted_context
 from counterfoil.desk import NOWHERE, Desk, check_effect
 from counterfoil.drivers.driving import drive
 from counterfoil.drivers.join import Transaction, joined, packages
 from counterfoil.enqueuing import Enqueuing, Several
 from counterfoil.errors import AsyncEffectInSync, NestedEffect
-from counterfoil.model import Receipt, Trusted
 from counterfoil.transacting import blocking_body, record
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from counterfoil.delivery import Delivery
     from counterfoil.effects import Effect
     from counterfoil.enqueuing import Asked
-    from counterfoil.model import Intent
+    from counterfoil.model import Intent, Receipt
     from counterfoil.performing import Job
     from counterfoil.transacting import Body
 
@@ -110,7 +110,7 @@ class Joined:
                 f"The effect {effect.name} is async, and this transaction is blocking. Join an async one:"
                 " await AsyncCounterfoil.open(url).join(...).perform(...), or declare the effect with def."
             )
-        trusted = Trusted(tenant=tenant or "", request_id=request_id, workflow_id=workflow_id, principal=principal)
+        trusted = trusted_context(tenant=tenant, request_id=request_id, workflow_id=workflow_id, principal=principal)
         return self._perform(self._desk.job(effect, arguments, trusted, NOWHERE))
 
     def enqueue(
@@ -132,7 +132,7 @@ class Joined:
             DifferentEffect: the id belongs to another effect.
             ForeignTransaction: the transaction is over, was aborted, or belongs to another database.
         """
-        trusted = Trusted(tenant=tenant or "", request_id=request_id, workflow_id=workflow_id, principal=principal)
+        trusted = trusted_context(tenant=tenant, request_id=request_id, workflow_id=workflow_id, principal=principal)
         return self._enqueue("enqueue", Enqueuing(self._desk, effect, arguments, trusted, NOWHERE, delivery))
 
     def enqueue_all(
@@ -148,7 +148,7 @@ class Joined:
         delivery: Delivery | None = None,
     ) -> tuple[Intent, ...]:
         """Record several operations of one effect in this transaction; see `Counterfoil.enqueue_all`."""
-        trusted = Trusted(tenant=tenant or "", request_id=request_id, workflow_id=workflow_id, principal=principal)
+        trusted = trusted_context(tenant=tenant, request_id=request_id, workflow_id=workflow_id, principal=principal)
         return self._enqueue("enqueue_all", Several(self._desk, effect, several, trusted, delivery))
 
     def _enqueue(self, name: str, asked: Asked[R]) -> R:

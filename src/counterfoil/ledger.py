@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar, assert_never
 from counterfoil.active import refuse_nested, refuse_on_loop, refuse_unjoined
 from counterfoil.config import database_url
 from counterfoil.core.branches import validate_path
+from counterfoil.core.trusting import trusted_context
 from counterfoil.desk import EMBEDDED, NOWHERE, Desk, check_effect, open_desk
 from counterfoil.drivers.driving import drive
 from counterfoil.enqueuing import Enqueuing, Several, recorded
 from counterfoil.errors import AsyncEffectInSync
 from counterfoil.graphs import Graphs
 from counterfoil.keeping import FOREVER
-from counterfoil.model import Origin, Receipt, Trusted
 from counterfoil.operations import check_tenant
 from counterfoil.performing import Job, Read, Write, perform
 from counterfoil.resources import Resources, close_all
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from counterfoil.enqueuing import Asked
     from counterfoil.joining import Joined
     from counterfoil.keeping import Retention
-    from counterfoil.model import Branch, Intent, Purged
+    from counterfoil.model import Branch, Intent, Origin, Purged, Receipt, Trusted
     from counterfoil.runtime.background import WorkerThread
 
 T = TypeVar("T")
@@ -171,7 +171,7 @@ class Counterfoil(Rooms, Graphs):
             FenceLost: this caller was too slow and another one took over.
             UsageError: the caller's code is wrong.
         """
-        trusted = Trusted(tenant=tenant or "", request_id=request_id, workflow_id=workflow_id, principal=principal)
+        trusted = trusted_context(tenant=tenant, request_id=request_id, workflow_id=workflow_id, principal=principal)
         return self.perform_as(effect, arguments, trusted, NOWHERE)
 
     def perform_as(
@@ -223,7 +223,7 @@ class Counterfoil(Rooms, Graphs):
             DifferentEffect: the id belongs to another effect.
             UsageError: the caller's code is wrong.
         """
-        trusted = Trusted(tenant=tenant or "", request_id=request_id, workflow_id=workflow_id, principal=principal)
+        trusted = trusted_context(tenant=tenant, request_id=request_id, workflow_id=workflow_id, principal=principal)
         self._check_call("enqueue")
         return self._record(Enqueuing(self.desk, effect, arguments, trusted, NOWHERE, delivery))
 
@@ -255,7 +255,7 @@ class Counterfoil(Rooms, Graphs):
             DifferentEffect: an id belongs to another effect.
             UsageError: the caller's code is wrong.
         """
-        trusted = Trusted(tenant=tenant or "", request_id=request_id, workflow_id=workflow_id, principal=principal)
+        trusted = trusted_context(tenant=tenant, request_id=request_id, workflow_id=workflow_id, principal=principal)
         self._check_call("enqueue_all")
         return self._record(Several(self.desk, effect, several, trusted, delivery))
 
@@ -351,8 +351,8 @@ class Counterfoil(Rooms, Graphs):
         refuse_on_loop("verify", "await cf.verify(...) with an AsyncCounterfoil")
         refuse_unjoined("verify", self.desk.store)
         refuse_async(effect)
-        trusted = Trusted(
-            tenant=tenant or "",
+        trusted = trusted_context(
+            tenant=tenant,
             request_id=request_id,
             workflow_id=workflow_id,
             principal=principal,

@@ -49,9 +49,9 @@ class Trusted:
 
     def fields(self) -> Mapping[str, str]:
         """Return the fields that are set, by the names under which keys and effects ask for them."""
-        pairs = (("tenant", self.tenant), ("request_id", self.request_id))
+        pairs = (("tenant", self.tenant or None), ("request_id", self.request_id))
         more = (("workflow_id", self.workflow_id), ("principal", self.principal), ("thread_id", self.thread_id))
-        return {name: value for name, value in (*pairs, *more) if value}
+        return {name: value for name, value in (*pairs, *more) if value is not None}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

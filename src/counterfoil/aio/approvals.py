@@ -8,9 +8,9 @@ from counterfoil import approving
 from counterfoil.active import refuse_nested
 from counterfoil.core.approvals import Ruling
 from counterfoil.core.arguments import CALLED
+from counterfoil.core.trusting import trusted_context
 from counterfoil.drivers.driving import adrive
 from counterfoil.errors import CommitUnknown
-from counterfoil.model import Trusted
 from counterfoil.operations import PAGE, check_limit, check_tenant
 from counterfoil.performing import Read, Write
 from counterfoil.storage.scripts import approvals
@@ -79,7 +79,7 @@ class AsyncApprovals:
             UsageError: the caller's code is wrong.
         """
         refuse_nested("approvals.request")
-        trusted = Trusted(tenant=tenant or "", request_id=request_id, workflow_id=workflow_id, principal=principal)
+        trusted = trusted_context(tenant=tenant, request_id=request_id, workflow_id=workflow_id, principal=principal)
         job = approving.asking(self._desk, effect, arguments, trusted)
         return approving.asked(job, await afind_or_ask(self._desk, job))
 

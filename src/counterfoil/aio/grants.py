@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from counterfoil import granting
 from counterfoil.active import refuse_nested
-from counterfoil.model import Trusted
+from counterfoil.core.trusting import trusted_context
 from counterfoil.operations import PAGE, check_limit, check_tenant
 from counterfoil.storage import rows
 from counterfoil.storage.scripts import grants
@@ -61,8 +61,8 @@ class AsyncGrants:
             UsageError: the caller's code is wrong.
         """
         refuse_nested("grants.issue")
-        trusted = Trusted(
-            tenant=tenant or "",
+        trusted = trusted_context(
+            tenant=tenant,
             request_id=request_id,
             workflow_id=workflow_id,
             principal=principal,

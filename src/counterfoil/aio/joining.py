@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from counterfoil.active import refuse_nested
 from counterfoil.aio.transacting import awaiting_body
+from counterfoil.core.trusting import trusted_context
 from counterfoil.desk import NOWHERE
 from counterfoil.drivers.driving import adrive
 from counterfoil.drivers.join import ajoined, packages
 from counterfoil.enqueuing import Enqueuing, Several
 from counterfoil.errors import ForeignTransaction
 from counterfoil.joining import check_transactional
-from counterfoil.model import Receipt, Trusted
 from counterfoil.transacting import record
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from counterfoil.desk import Desk
     from counterfoil.effects import Effect
     from counterfoil.enqueuing import Asked
-    from counterfoil.model import Intent
+    from counterfoil.model import Intent, Receipt
     from counterfoil.performing import Job
     from counterfoil.transacting import Body
 
@@ -104,7 +104,7 @@ class AsyncJoined:
                 f"The effect {effect.name} is blocking, and the statements of this transaction must be awaited. Declare"
                 " it with async def, or as one statement with Provider.one_statement()."
             )
-        trusted = Trusted(tenant=tenant or "", request_id=request_id, workflow_id=workflow_id, principal=principal)
+        trusted = trusted_context(tenant=tenant, request_id=request_id, workflow_id=workflow_id, principal=principal)
         return await self._perform(self._desk.job(effect, arguments, trusted, NOWHERE))
 
     async def enqueue(
@@ -120,7 +120,7 @@ class AsyncJoined:
         **arguments: Any,
     ) -> Intent:
         """Record an operation in this transaction; see `Joined.enqueue`."""
-        trusted = Trusted(tenant=tenant or "", request_id=request_id, workflow_id=workflow_id, principal=principal)
+        trusted = trusted_context(tenant=tenant, request_id=request_id, workflow_id=workflow_id, principal=principal)
         return await self._enqueue("enqueue", Enqueuing(self._desk, effect, arguments, trusted, NOWHERE, delivery))
 
     async def enqueue_all(
@@ -136,7 +136,7 @@ class AsyncJoined:
         delivery: Delivery | None = None,
     ) -> tuple[Intent, ...]:
         """Record several operations of one effect in this transaction; see `Joined.enqueue_all`."""
-        trusted = Trusted(tenant=tenant or "", request_id=request_id, workflow_id=workflow_id, principal=principal)
+        trusted = trusted_context(tenant=tenant, request_id=request_id, workflow_id=workflow_id, principal=principal)
         return await self._enqueue("enqueue_all", Several(self._desk, effect, several, trusted, delivery))
 
     async def _enqueue(self, name: str, asked: Asked[R]) -> R:

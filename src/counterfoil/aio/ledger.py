@@ -11,13 +11,13 @@ from counterfoil.aio.rooms import AsyncRooms
 from counterfoil.aio.transacting import awaiting_body
 from counterfoil.config import database_url
 from counterfoil.core.branches import validate_path
+from counterfoil.core.trusting import trusted_context
 from counterfoil.desk import EMBEDDED, NOWHERE, Desk, check_effect, open_desk
 from counterfoil.drivers.driving import adrive
 from counterfoil.enqueuing import Enqueuing, Several, recorded
 from counterfoil.graphs import Graphs
 from counterfoil.keeping import FOREVER
 from counterfoil.ledger import CLOSE_WAIT_S, DEFAULT_BATCH, DEFAULT_WAIT
-from counterfoil.model import Origin, Receipt, Trusted
 from counterfoil.operations import check_tenant
 from counterfoil.performing import Job, Read, Write, perform
 from counterfoil.resources import Resources, close_all
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from counterfoil.effects import Effect
     from counterfoil.enqueuing import Asked
     from counterfoil.keeping import Retention
-    from counterfoil.model import Branch, Intent, Purged
+    from counterfoil.model import Branch, Intent, Origin, Purged, Receipt, Trusted
     from counterfoil.runtime.background import WorkerTask
 
 T = TypeVar("T")
@@ -123,7 +123,7 @@ class AsyncCounterfoil(AsyncRooms, Graphs):
 
         When the caller is cancelled the outcome is recorded first: `unknown` if the effect had begun.
         """
-        trusted = Trusted(tenant=tenant or "", request_id=request_id, workflow_id=workflow_id, principal=principal)
+        trusted = trusted_context(tenant=tenant, request_id=request_id, workflow_id=workflow_id, principal=principal)
         return await self.perform_as(effect, arguments, trusted, NOWHERE)
 
     async def perform_as(
@@ -151,7 +151,7 @@ class AsyncCounterfoil(AsyncRooms, Graphs):
         **arguments: Any,
     ) -> Intent:
         """Record an operation that a dispatcher sends; see `Counterfoil.enqueue`."""
-        trusted = Trusted(tenant=tenant or "", request_id=request_id, workflow_id=workflow_id, principal=principal)
+        trusted = trusted_context(tenant=tenant, request_id=request_id, workflow_id=workflow_id, principal=principal)
         refuse_nested("enqueue")
         return await self._record(Enqueuing(self.desk, effect, arguments, trusted, NOWHERE, delivery))
 
@@ -168,7 +168,7 @@ class AsyncCounterfoil(AsyncRooms, Graphs):
         delivery: Delivery | None = None,
     ) -> tuple[Intent, ...]:
         """Record several operations of one effect in one transaction; see `Counterfoil.enqueue_all`."""
-        trusted = Trusted(tenant=tenant or "", request_id=request_id, workflow_id=workflow_id, principal=principal)
+        trusted = trusted_context(tenant=tenant, request_id=request_id, workflow_id=workflow_id, principal=principal)
         refuse_nested("enqueue_all")
         return await self._record(Several(self.desk, effect, several, trusted, delivery))
 
@@ -220,8 +220,8 @@ class AsyncCounterfoil(AsyncRooms, Graphs):
     ) -> Verification:
         """Ask the provider about an operation, also after success; see `Counterfoil.verify`."""
         refuse_nested("verify")
-        trusted = Trusted(
-            tenant=tenant or "",
+        trusted = trusted_context(
+            tenant=tenant,
             request_id=request_id,
             workflow_id=workflow_id,
             principal=principal,

@@ -40,7 +40,8 @@ class Fork:
             InvalidArguments: the checkpoint is neither an id nor a configuration of this thread.
         """
         source = ThreadKey(
-            tenant=validate_id("tenant", tenant) if tenant else "", thread_id=validate_id("thread id", thread_id)
+            tenant="" if tenant in (None, "") else validate_id("tenant", tenant),
+            thread_id=validate_id("thread id", thread_id),
         )
         validate_id("the branch's thread id", marked(source.thread_id, validate_branch(name)))
         return cls(source, _checkpoint_id(checkpoint, source.thread_id), name)
