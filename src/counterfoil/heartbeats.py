@@ -53,10 +53,11 @@ class Heartbeats:
         every = lease_ms / BEATS_PER_LEASE / 1000
         beat = Beat(renew, every, time.monotonic() + every)
         with self._change:
-            self._push(beat)
             if self._thread is None:
-                self._thread = threading.Thread(target=self._run, name="counterfoil-heartbeat", daemon=True)
-                self._thread.start()
+                thread = threading.Thread(target=self._run, name="counterfoil-heartbeat", daemon=True)
+                thread.start()  # where that fails, the next beat tries again
+                self._thread = thread
+            self._push(beat)
             self._change.notify()
         return beat
 

@@ -318,7 +318,7 @@ def _unasked(job: Job, granted: Granted) -> NeverStarted | None:
         return None
     try:
         gate = job.effect.stored_gate(granted.payload)
-    except Exception as error:  # noqa: BLE001 - the claim is taken: that nothing was sent must be recorded
+    except BaseException as error:  # noqa: BLE001 - the claim is taken: that nothing was sent must be recorded
         return NeverStarted(error)
     if gate is None:
         return None
@@ -330,12 +330,12 @@ def run(job: Job, granted: Granted) -> Protocol[Result]:
     """Run the effect once, with the stored arguments if they are not the caller's own."""
     given = job.permitted if granted.was_asked else job.arguments
     try:
-        arguments = given(granted.content, granted.payload)
-    except Exception as error:  # noqa: BLE001 - the claim is taken: that nothing was sent must be recorded
+        call, arguments = sending(job, granted.attempt), given(granted.content, granted.payload)
+    except BaseException as error:  # noqa: BLE001 - the claim is taken: that nothing was sent must be recorded
         return NeverStarted(error)
     result: Result = yield RunEffect(
         job.effect,
-        sending(job, granted.attempt),
+        call,
         arguments,
         job.key,
         granted,

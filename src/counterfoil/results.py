@@ -53,8 +53,7 @@ def outcome_of(effect: Effect[Any], result: Result) -> Outcome:
         case Returned(value):
             return happened(effect, value)
         case NeverStarted(error):
-            words = storable(str(error)) if isinstance(error, CounterfoilError) else _text(error)
-            return Outcome(outcome=AttemptOutcome.NOT_SENT, error_class=_class(error), error_text=words)
+            return Outcome(outcome=AttemptOutcome.NOT_SENT, error_class=_class(error), error_text=_before(error))
         case Raised(error):
             outcome, covers_earlier = _classified(effect, error)
             return Outcome(
@@ -122,6 +121,17 @@ def _told(effect: Effect[Any], error: BaseException) -> AttemptOutcome | Refused
         return effect.provider.classify(error)
     except Exception:  # noqa: BLE001 - the effect has ended: nothing may keep its outcome from being recorded
         return AttemptOutcome.UNKNOWN
+
+
+def _before(error: BaseException) -> str | None:
+    """Say what kept an effect from beginning; another's own words may quote the payload."""
+    match error:
+        case CounterfoilError():
+            return storable(str(error))
+        case NotSent():
+            return _text(error)
+        case _:
+            return f"{_class(error)}, before the effect began"
 
 
 def _class(error: BaseException) -> str:

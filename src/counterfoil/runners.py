@@ -159,8 +159,7 @@ class Runner:
             case RunEffect() if entry.is_late(step):
                 return too_late()
             case RunEffect():
-                with beating(self._heartbeats, self._store, step):
-                    return call_effect(step)
+                return self._begin(step)
             case RunLookup():
                 return self._lookup(step)
             case AskLiveness(holder):
@@ -169,6 +168,12 @@ class Runner:
                 return self._pause(entry)
             case _:
                 assert_never(step)
+
+    def _begin(self, step: RunEffect) -> Result:
+        if isinstance(beat := beating(self._heartbeats, self._store, step), NeverStarted):
+            return beat
+        with beat:
+            return call_effect(step)
 
     @staticmethod
     def _lookup(step: RunLookup) -> Any:
@@ -217,19 +222,22 @@ def answered(ask: Callable[[], Any]) -> Any:
         return CannotTell(type(error).__qualname__)
 
 
-def beating(heartbeats: Heartbeats, store: Store, step: RunEffect) -> AbstractContextManager[object]:
-    """Renew the claim while an effect runs whose time limit is longer than its lease."""
+def beating(heartbeats: Heartbeats, store: Store, step: RunEffect) -> AbstractContextManager[object] | NeverStarted:
+    """Renew the claim while an effect runs whose time limit is longer than its lease; else it must not begin."""
     facts = step.effect.facts
     if facts.lease >= facts.time_limit:
         return _NO_BEAT
-    return heartbeats.start(
-        lambda within: store.renew(
-            lambda: leases.renew(step.key, fence=step.granted.fence, lease=facts.lease),
-            within=within,
-            tenant=step.key.tenant,
-        ),
-        lease_ms=facts.lease,
-    )
+    try:
+        return heartbeats.start(
+            lambda within: store.renew(
+                lambda: leases.renew(step.key, fence=step.granted.fence, lease=facts.lease),
+                within=within,
+                tenant=step.key.tenant,
+            ),
+            lease_ms=facts.lease,
+        )
+    except RuntimeError as error:  # no thread can be started
+        return NeverStarted(error)
 
 
 def settle_now(store: Store, maker: Maker[Any], *, tenant: str) -> None:
@@ -304,8 +312,7 @@ class AsyncRunner:
             case RunEffect() if entry.is_late(step):
                 return too_late()
             case RunEffect():
-                with beating(self._heartbeats, self._blocking, step):
-                    return await self._effect(step, entry)
+                return await self._begin(step, entry)
             case _:
                 entry.raise_if_cancelled()
                 return await self._ask(step, entry)
@@ -324,6 +331,12 @@ class AsyncRunner:
                 return pause is None
             case _:
                 assert_never(step)
+
+    async def _begin(self, step: RunEffect, entry: Entry) -> Result:
+        if isinstance(beat := beating(self._heartbeats, self._blocking, step), NeverStarted):
+            return beat
+        with beat:
+            return await self._effect(step, entry)
 
     async def _effect(self, step: RunEffect, entry: Entry) -> Result:
         if not step.effect.is_async:

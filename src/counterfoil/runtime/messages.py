@@ -50,7 +50,11 @@ class Message:
         """Run the effect, unless the claim may be another worker's by now, and return what is to be recorded."""
         if (uptime() - self.claimed_at) * 1000 >= PATIENCE_MS:
             return self.unbegun()
-        if not self.granted.was_asked and (gate := self.effect.stored_gate(self.granted.payload)) is not None:
+        try:
+            gate = None if self.granted.was_asked else self.effect.stored_gate(self.granted.payload)
+        except BaseException as error:  # noqa: BLE001 - the claim is taken: that nothing was sent must be recorded
+            return self._finished(NeverStarted(error))
+        if gate is not None:
             return self._unapproved(gate)
         steps, tenant = performing.run(self.job, self.granted), self.job.key.tenant
         result = await runner.run(steps, wait_ms=0, tenant=tenant, claimed_at=self.claimed_at)

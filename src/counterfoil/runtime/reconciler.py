@@ -17,7 +17,7 @@ from counterfoil.core.arguments import LARGEST
 from counterfoil.core.states import Sender
 from counterfoil.core.unknown import AskAgainAt, AskProvider, PersonDecides, Resend, UnknownPlan, decide_unknown
 from counterfoil.effects import REGISTRY
-from counterfoil.errors import Busy, StoreClosed, StoreError, UsageError
+from counterfoil.errors import Busy, CounterfoilError, StoreClosed, StoreError
 from counterfoil.model import OperationKey
 from counterfoil.runners import AsyncRunner
 from counterfoil.storage import rows
@@ -118,8 +118,9 @@ class Reconciler:
     async def _follow(self, effect: Effect[Any], row: Row, plan: UnknownPlan) -> None:
         match plan:
             case Resend() if row["sender"] == Sender.DISPATCHER:
-                gated = effect.stored_gate(row["payload"]) is not None
-                if await self._moved(row, lambda: reconciling.resend_if_unmoved(*_seen(row), gated=gated)):
+                gated = _is_gated(effect, row)
+                sent = partial(reconciling.resend_if_unmoved, *_seen(row), gated=gated is not False)
+                if gated is not None and await self._moved(row, sent):
                     self.counts.resent += 1
                 else:
                     await self._later(row, delay=_delay(row))
@@ -136,8 +137,10 @@ class Reconciler:
         runner = AsyncRunner(self.desk.async_store, self.desk.store, self.desk.heartbeats, self.desk.activity)
         try:
             return await runner.run(performing.ask_and_record(job, row, asked_at), wait_ms=0, tenant=job.key.tenant)
-        except UsageError as error:  # the look-up's own code is wrong
-            LOG.warning("the look-up of operation %s failed: %s", job.key, error)
+        except StoreError:
+            raise
+        except Exception as error:  # noqa: BLE001 - the program's own code is wrong, which keeps no other from being asked
+            LOG.warning("the look-up of operation %s failed: %s", job.key, _told(error))
             await self._later(row, delay=_delay(row))
             return LostRace()
 
@@ -154,6 +157,20 @@ class Reconciler:
 
     async def _moved(self, row: Row, maker: Maker[Any]) -> bool:
         return not isinstance(await awrite(self.desk, maker, tenant=row["tenant"]), LostRace)
+
+
+def _is_gated(effect: Effect[Any], row: Row) -> bool | None:
+    """Say whether an operation may be sent only with a decision; None if its policy, or its arguments, break."""
+    try:
+        return effect.stored_gate(row["payload"]) is not None
+    except Exception as error:  # noqa: BLE001 - the program's own code is wrong, which keeps no other from being sent
+        LOG.warning("operation %s is not sent again: its policy failed: %s", _seen(row)[0], _told(error))
+        return None
+
+
+def _told(error: Exception) -> str:
+    """Return what a log may say of an error: another's own words may quote the payload."""
+    return str(error) if isinstance(error, CounterfoilError) else type(error).__qualname__
 
 
 def _seen(row: Row) -> tuple[OperationKey, int]:
