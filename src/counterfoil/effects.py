@@ -152,12 +152,11 @@ class Effect(Generic[T]):
         )
         parts = codec.canonical_parts(arguments)
         usual = self._usual if self.defaults else {}
-        whole = {**usual, **parts} if usual else None  # what will be sent: the defaults of now are stored with it
         for name, part in usual.items():  # one that equals its default is left out of the identity,
             if name in parts and parts[name].value == part.value:  # so that a new argument changes no operation
                 del parts[name]
-        digests = codec.digest_parts(parts, whole=whole, not_identity=self.not_identity, salt=secrets.token_bytes(16))
-        stored = {**{name: self.defaults[name] for name in usual}, **arguments} if usual else arguments
+        digests = codec.digest_parts(parts, usual=usual, not_identity=self.not_identity, salt=secrets.token_bytes(16))
+        stored = {**{name: self.defaults[name] for name in usual}, **arguments} if usual else arguments  # those of now
         return Bound(key, arguments, digests, codec.encode(stored))
 
     def _operation_id(self, arguments: Mapping[str, Any], trusted: Trusted) -> str:

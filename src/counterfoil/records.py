@@ -154,7 +154,8 @@ class AuditEntry:
     """Who did what to what, and why; `tenant` None is about all of them.
 
     `who` is the principal's name in its one form, `shown` as it was given. `before` and `after` are states or
-    fingerprints, never content.
+    fingerprints, never content. `operation_id` is the operation that it is about, also where its subject is an approval
+    or a grant.
     """
 
     seq: int
@@ -171,3 +172,4 @@ class AuditEntry:
     after: str | None
     reason: str
     request_id: str | None
+    operation_id: str | None

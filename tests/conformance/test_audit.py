@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from counterfoil import Delivery, Principal
+from counterfoil import Delivery, Policy, Principal
 from counterfoil.access import system_user
 from counterfoil.core import audit as words
 from counterfoil.core.access import Act, Actor, Role
@@ -59,7 +59,7 @@ def test_an_entry_says_who_did_what_to_what_and_why(subject: Subject) -> None:
     assert dict(row) == {
         "seq": 1, "tenant": "team-a", "at": subject.clock.now_ms(), "who": "mei", "shown": "Mei", "role": "operator",
         "token_id": "k-1", "act": "requeue", "kind": "operation", "subject": "o-1", "state_before": "parked",
-        "state_after": "pending", "reason": "it works again", "request_id": "r-1",
+        "state_after": "pending", "reason": "it works again", "request_id": "r-1", "operation_id": None,
     }  # fmt: skip
 
 
@@ -77,6 +77,48 @@ def test_the_database_itself_refuses_to_change_or_remove_an_entry(subject: Subje
     with pytest.raises((ConstraintViolated, RightsMissing)):  # roles that were granted less are refused before
         subject.settle(subject.write(by_hand))
     assert [row["who"] for row in subject.rows("audit")] == ["mei"]
+
+
+def test_no_entry_is_put_in_the_place_of_another(subject: Subject) -> None:
+    columns = "seq, tenant, at, who, shown, act, kind, subject, reason"
+    says = "insert or replace" if subject.url.startswith("sqlite") else "insert"
+    ends = "" if subject.url.startswith("sqlite") else " on conflict (tenant, seq) do update set who = 'bo'"
+
+    def by_hand() -> Script[Any]:
+        values = "select seq, tenant, at, 'bo', shown, act, kind, subject, reason from counterfoil_audit"
+        forced = "" if subject.url.startswith("sqlite") else " overriding system value"
+        return (yield Ddl(f"{says} into counterfoil_audit ({columns}){forced} {values}{ends}"))
+
+    note(subject)
+    with pytest.raises((ConstraintViolated, RightsMissing)):
+        subject.settle(subject.write(by_hand))
+    assert [row["who"] for row in subject.rows("audit")] == ["mei"]
+
+
+# --- what is found ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("deed", ["approve", "reject", "edit", "cancel", "grant"])
+def test_what_is_done_about_an_operation_is_found_by_its_id(subject: Subject, deed: str) -> None:
+    create = subject.ticket(approval=Policy())
+    given = {"tenant": TENANT, "request_id": "r-1", "title": "a"}
+    if deed == "grant":
+        subject.settle(subject.cf.grants.issue(create, by="ops", **given))
+        itself = "grant-1"
+    else:
+        asked = subject.settle(subject.cf.approvals.request(create, **given))
+        itself = asked.approval_id
+        more = {"changes": {"title": "b"}} if deed == "edit" else {}
+        call(subject, f"approvals.{deed}", itself, tenant=TENANT, by="ops", reason="so", **more)
+    note(subject)
+    for wanted in (ID, itself):
+        page = subject.settle(subject.cf.audit.list(tenant=TENANT, subject=wanted))
+        (entry,) = page.items
+        assert (entry.subject, entry.operation_id, entry.request_id) == (itself, ID, "r-1")
+        (same,) = subject.settle(subject.cf.audit.list(tenant=TENANT, subject=wanted, who="ops")).items
+        assert same == entry
+        assert subject.settle(subject.cf.audit.list(tenant=TENANT, subject=wanted, who="mei")).items == ()
+        assert subject.settle(subject.cf.audit.list(tenant=TENANT, subject=wanted, after=entry.seq)).items == ()
 
 
 # --- what is noted ---------------------------------------------------------------------------------------------------
@@ -306,6 +348,6 @@ def test_all_entries_are_exported_as_lines(subject: Subject, monkeypatch: pytest
     assert lines[0] == {
         "seq": 1, "tenant": TENANT, "at": subject.clock.now_ms(), "who": "mei", "shown": "Mei", "role": "operator",
         "token_id": "k-1", "act": "requeue", "kind": "operation", "subject": "o-1", "before": "parked",
-        "after": "pending", "reason": "0 票", "request_id": "r-1",
+        "after": "pending", "reason": "0 票", "request_id": "r-1", "operation_id": "o-1",
     }  # fmt: skip
     assert len(export(subject, None)) == 6

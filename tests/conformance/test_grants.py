@@ -61,6 +61,22 @@ def test_what_is_granted_is_sent_once_and_nothing_beside_it(subject: Subject, st
     assert len(subject.sent) == 1
 
 
+def test_what_is_granted_is_its_meaning_of_then(subject: Subject, strict: Any) -> None:
+    def declare(default: str) -> Any:
+        def mail(call: Any, *, text: str, to: str = default) -> Any:
+            subject.sent.tally.accept("mail", call.provider_key, {"to": to, "text": text})
+
+        return subject.effect(mail, name="grants.mail", key="{request_id}/mail")
+
+    subject.settle(strict.grants.issue(declare("bob"), by="gateway", text="a", **ASKED))
+    after = declare("eve")
+    with pytest.raises(NotGranted):
+        subject.perform(after, cf=strict, text="a")
+    assert len(subject.sent) == 0
+    subject.perform(after, cf=strict, text="a", to="bob")
+    assert subject.sent.bodies == [{"to": "bob", "text": "a"}]
+
+
 def test_a_grant_that_ran_out_or_was_revoked_permits_nothing(subject: Subject, strict: Any) -> None:
     made = subject.ticket()
     grant = subject.settle(strict.grants.issue(made, by="gateway", title="a", expires_in="1m", **ASKED))

@@ -186,7 +186,7 @@ def test_an_unknown_field_is_refused_with_the_known_ones() -> None:
 def test_trusted_fields_come_from_the_context_alone() -> None:
     template = Template.parse("{request_id}/create")
     assert template.render({"request_id": "r"}, {"request_id": "r"}) == "r/create"
-    with pytest.raises(TemplateFieldMissing, match="request_id"):
+    with pytest.raises(TrustedFieldMismatch, match="the run has none"):
         template.render({"request_id": "r"}, {})
     with pytest.raises(TemplateFieldMissing):
         template.render({}, {"request_id": None})
@@ -199,6 +199,14 @@ def test_an_argument_may_not_contradict_a_trusted_field_that_the_template_does_n
     with pytest.raises(TrustedFieldMismatch):
         Template.parse("{a}").render({"a": 1, "tenant": "B"}, {"tenant": "A"})
     check_trusted({"tenant": "A", "b": 1}, {"tenant": "A", "b": 2})
+
+
+@pytest.mark.parametrize("name", ["request_id", "workflow_id", "principal"])
+def test_an_argument_may_not_stand_for_a_trusted_field_that_the_run_has_not(name: str) -> None:
+    with pytest.raises(TrustedFieldMismatch, match="the run has none") as caught:
+        check_trusted({name: "boss"}, {"tenant": "A", name: None})
+    assert caught.value.facts == {"field": name}
+    check_trusted({"thread_id": "t-1"}, {"tenant": "A"})  # outside of graphs
 
 
 # --- injectivity -----------------------------------------------------------------------------------------------------

@@ -123,8 +123,9 @@ insert into counterfoil_token (token_id, tenant, principal, shown, role, secret_
 select 'k-' || n, pg_temp.tenant(n), 'p-' || n % 50, 'P-' || n % 50, 'viewer', cast(repeat('s', 32) as bytea), 'eve', n
 from generate_series(1, 10000) n;
 
-insert into counterfoil_audit (tenant, at, who, shown, role, act, kind, subject, reason)
-select pg_temp.tenant(n), n, 'p-' || n % 50, 'P-' || n % 50, 'operator', 'requeue', 'operation', 'o-' || n / 3, 'why'
+insert into counterfoil_audit (tenant, at, who, shown, role, act, kind, subject, reason, operation_id)
+select pg_temp.tenant(n), n, 'p-' || n % 50, 'P-' || n % 50, 'operator', 'requeue', 'operation', 'o-' || n / 3, 'why',
+  case when n % 3 = 0 then 'o-' || n / 5 end
 from generate_series(1, 50000) n;
 
 insert into counterfoil_approval (tenant, operation_id, root_id, number, state, effect, effect_version, content_digest,

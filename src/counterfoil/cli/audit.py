@@ -12,6 +12,8 @@ if TYPE_CHECKING:
     from counterfoil.records import AuditEntry
 
 EMPTY = "Nothing was done by hand."
+_FINGERPRINT = 17
+"""Characters of a fingerprint that tell two apart; messages show as many."""
 
 
 @click.group()
@@ -49,9 +51,17 @@ def list_(session: Session, **asked: Any) -> None:
 def _line(entry: AuditEntry) -> tuple[str, ...]:
     from counterfoil.cli.output import when
 
-    became = f"{entry.before or '-'} -> {entry.after or '-'}"
+    became = f"{_short(entry.before)} -> {_short(entry.after)}"
     named = (when(entry.at), entry.tenant or "(all)", entry.shown, entry.role or "-")
-    return (*named, entry.act, f"{entry.kind} {entry.subject}", became, entry.reason or "-")
+    of = "" if entry.operation_id in {None, entry.subject} else f" of {entry.operation_id}"
+    return (*named, entry.act, f"{entry.kind} {entry.subject}{of}", became, entry.reason or "-")
+
+
+def _short(state: str | None) -> str:
+    """Return a state with the beginning of its fingerprint: --json and export have all of it."""
+    if not state:
+        return "-"
+    return " ".join(word if ":" not in word else word[:_FINGERPRINT] for word in state.split(" "))
 
 
 @command.command()

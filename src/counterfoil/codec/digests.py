@@ -36,6 +36,13 @@ class Digests:
     content: bytes
     parts: Mapping[str, Part] = field(repr=False)
     salt: bytes
+    usual: Mapping[str, Part] = field(default_factory=dict, repr=False)
+    aside: Collection[str] = ()
+
+    @property
+    def exact(self) -> bytes:
+        """Return the digest of the identity with the defaults of now: what is granted is this and no other meaning."""
+        return _whole_digest({**self.usual, **self.parts}, self.aside) if self.usual else self.identity
 
     @property
     def fields(self) -> Mapping[str, bytes]:
@@ -73,18 +80,21 @@ def digest_arguments(arguments: Mapping[str, object], *, not_identity: Collectio
 def digest_parts(
     parts: Mapping[str, Part],
     *,
-    whole: Mapping[str, Part] | None = None,
+    usual: Mapping[str, Part] | None = None,
     not_identity: Collection[str],
     salt: bytes,
 ) -> Digests:
-    """Digest arguments that are canonical already; `whole` is the content, where that is more than the identity."""
-    content = _whole_digest(parts if whole is None else whole, ())
-    is_all = not not_identity and (whole is None or len(whole) == len(parts))
+    """Digest arguments that are canonical already; `usual` are defaults: part of the content, not of the identity."""
+    whole = {**usual, **parts} if usual else parts
+    content = _whole_digest(whole, ())
+    is_all = not not_identity and len(whole) == len(parts)
     return Digests(
         identity=content if is_all else _whole_digest(parts, not_identity),
         content=content,
         parts=parts,
         salt=salt,
+        usual=usual or {},
+        aside=not_identity,
     )
 
 

@@ -49,7 +49,8 @@ class Kind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Subject:
-    """The one thing that a deed is about, by its kind and its id."""
+    """The one thing that a deed is about, by its kind and its id; an approval and a grant are about an operation."""
 
     kind: Kind
     id: str
+    operation_id: str | None = None

@@ -138,15 +138,23 @@ class Template:
 
 
 def check_trusted(arguments: Mapping[str, object], trusted: Mapping[str, object]) -> None:
-    """Refuse arguments that claim another value for a trusted field than the context has.
+    """Refuse arguments that claim another value for a trusted field than the context has, or one where it has none.
 
     Raises:
         TrustedFieldMismatch: one does.
     """
     for name in TRUSTED_FIELDS:
-        if name in arguments and trusted.get(name) is not None and arguments[name] != trusted[name]:
+        if name not in arguments or arguments[name] == trusted.get(name):
+            continue
+        if trusted.get(name) is not None:
             raise TrustedFieldMismatch(
                 f"argument {name} differs from the run's {name}, which alone counts; leave the argument out",
+                field=name,
+            )
+        if name != "thread_id":  # outside of graphs there is none, and whoever calls is trusted code
+            raise TrustedFieldMismatch(
+                f"argument {name} names a {name}, and the run has none; say it where the run starts, or leave the"
+                " argument out",
                 field=name,
             )
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from counterfoil import codec
 from counterfoil.core.arguments import LARGEST
+from counterfoil.core.audit import Kind
 from counterfoil.core.branches import branch_of, plain_id
 from counterfoil.core.effects import Snapshot
 from counterfoil.core.outbox import Tries
@@ -258,7 +259,8 @@ def audit_entry(row: Row) -> AuditEntry:
     """Return a row of the audit table."""
     found = {"tenant": row["tenant"] or None, "before": row["state_before"], "after": row["state_after"]}
     names = ("seq", "at", "who", "shown", "role", "token_id", "act", "kind", "subject", "reason", "request_id")
-    return AuditEntry(**found, **{name: row[name] for name in names})
+    operation_id = row["subject"] if row["kind"] == Kind.OPERATION else row["operation_id"]
+    return AuditEntry(**found, **{name: row[name] for name in names}, operation_id=operation_id)
 
 
 def token(row: Row) -> Token:

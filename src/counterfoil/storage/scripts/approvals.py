@@ -232,7 +232,7 @@ def _decided(key: OperationKey, row: Row, approval: Row, decision: Decision) -> 
     moved = yield from _moved(key, row, ended, decision)
     if decision.follower is not None and follower_id is not None:
         yield from _follow(key, approval, follower_id, decision.follower, edited_by=decision.actor.shown)
-    yield from _noted(key, approval, ended, decision)
+    yield from _noted(key, approval, ended, decision, request_id=row["request_id"])
     yield from _wake(row)
     return Decided(ended, moved, is_new=True)
 
@@ -240,18 +240,19 @@ def _decided(key: OperationKey, row: Row, approval: Row, decision: Decision) -> 
 _DEED = {Ruling.APPROVE: Deed.APPROVE, Ruling.REJECT: Deed.REJECT, Ruling.EDIT: Deed.EDIT, Ruling.CANCEL: Deed.WITHDRAW}
 
 
-def _noted(key: OperationKey, approval: Row, ended: Row, decision: Decision) -> Script[None]:
+def _noted(key: OperationKey, approval: Row, ended: Row, decision: Decision, *, request_id: str | None) -> Script[None]:
     """Note who decided what about which content; where it was edited, what is asked about instead."""
     content = codec.text_digest(approval["content_digest"])
     written = "" if decision.follower is None else f" {codec.text_digest(decision.follower.digests.content)}"
     yield from audit.note(
         decision.actor,
         _DEED[decision.ruling],
-        Subject(Kind.APPROVAL, rows.approval_id(approval["seq"])),
+        Subject(Kind.APPROVAL, rows.approval_id(approval["seq"]), key.operation_id),
         tenant=key.tenant,
         reason=decision.reason,
         before=f"{approval['state']} {content}",
         after=f"{ended['state']}{written}",
+        request_id=request_id,
     )
 
 
@@ -329,7 +330,7 @@ def note_try(wish: Request, approval: Row) -> Script[None]:
     yield from audit.note(
         audit.asker(wish.trusted),
         Deed.TRY_REJECTED,
-        Subject(Kind.APPROVAL, rows.approval_id(approval["seq"])),
+        Subject(Kind.APPROVAL, rows.approval_id(approval["seq"]), wish.key.operation_id),
         tenant=wish.key.tenant,
         reason=f"{wish.key.operation_id} was asked for again",
         before=ApprovalState.REJECTED,

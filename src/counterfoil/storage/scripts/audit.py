@@ -61,6 +61,7 @@ def note(
         state_after=after,
         reason=redact_text(reason),
         request_id=request_id,
+        operation_id=None if subject.operation_id is None else _fitting(subject.operation_id),
     )
 
 

@@ -31,11 +31,11 @@ def issue(request: Request, actor: Actor, *, valid_for: int | None) -> Script[Ro
         "put_grant",
         **request.id,
         effect=request.effect,
-        identity_digest=request.digests.identity,
+        identity_digest=request.digests.exact,
         granted_by=actor.shown,
         valid_for=valid_for,
     )
-    yield from _noted(actor, Deed.GRANT, row)
+    yield from _noted(actor, Deed.GRANT, row, request_id=request.trusted.request_id)
     return row
 
 
@@ -67,7 +67,7 @@ def refusal(request: Request) -> Script[Ungranted | None]:
     row = yield from one_row("look_at_operation", **request.id)
     if row is not None and (row["approved_until"] is not None or _was_begun(request, row)):
         return None
-    wanted = {"effect": request.effect, "identity_digest": request.digests.identity}
+    wanted = {"effect": request.effect, "identity_digest": request.digests.exact}
     if (yield from one_row("find_grant", **request.id, **wanted)) is not None:
         return None
     yield from audit.note(
@@ -76,7 +76,7 @@ def refusal(request: Request) -> Script[Ungranted | None]:
         Subject(Kind.OPERATION, request.key.operation_id),
         tenant=request.key.tenant,
         reason=f"nobody granted {request.effect} with these arguments",
-        after=codec.text_digest(request.digests.identity),
+        after=codec.text_digest(request.digests.exact),
         request_id=request.trusted.request_id,
     )
     return Ungranted()
@@ -89,12 +89,13 @@ def _was_begun(request: Request, row: Row) -> bool:
     return is_this and not waits_for_its_caller
 
 
-def _noted(actor: Actor, deed: Deed, row: Row, *, reason: str = "") -> Script[None]:
+def _noted(actor: Actor, deed: Deed, row: Row, *, reason: str = "", request_id: str | None = None) -> Script[None]:
     yield from audit.note(
         actor,
         deed,
-        Subject(Kind.GRANT, rows.grant_id(row["seq"])),
+        Subject(Kind.GRANT, rows.grant_id(row["seq"]), row["operation_id"]),
         tenant=row["tenant"],
-        reason=reason or row["operation_id"],
+        reason=reason,
         after=codec.text_digest(row["identity_digest"]),
+        request_id=request_id,
     )

@@ -1,9 +1,9 @@
 -- name: insert_audit_entry
 -- Note what somebody did, in the transaction that does it.
 insert into counterfoil_audit (tenant, at, who, shown, role, token_id, act, kind, subject, state_before, state_after,
-  reason, request_id)
+  reason, request_id, operation_id)
 values (:tenant, {now}, :who, :shown, :role, :token_id, :act, :kind, :subject, :state_before, :state_after, :reason,
-  :request_id)
+  :request_id, :operation_id)
 returning seq;
 
 -- name: list_audit
@@ -26,13 +26,30 @@ order by seq
 limit :limit;
 
 -- name: list_audit_about
--- Page through what was done to one thing of a tenant; `by_whom` may narrow it.
+-- Page through what was done to one thing of a tenant, or to what was asked about it; `by_whom` may narrow it.
 select *
-from counterfoil_audit
-where tenant = :tenant
-  and subject = :subject
-  and (cast(:by_whom as text) is null or who = :by_whom)
-  and seq > :after
+from (
+  select *
+  from counterfoil_audit
+  where tenant = :tenant
+    and subject = :subject
+    and (cast(:by_whom as text) is null or who = :by_whom)
+    and seq > :after
+  order by seq
+  limit :limit
+) itself
+union all
+select *
+from (
+  select *
+  from counterfoil_audit
+  where tenant = :tenant
+    and operation_id = :subject
+    and (cast(:by_whom as text) is null or who = :by_whom)
+    and seq > :after
+  order by seq
+  limit :limit
+) asked
 order by seq
 limit :limit;
 

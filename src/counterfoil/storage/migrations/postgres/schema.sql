@@ -14,9 +14,11 @@ create table counterfoil_attempt (tenant text collate "C" not null, operation_id
 
 create policy counterfoil_attempt_tenant on counterfoil_attempt using (((current_setting('counterfoil.tenant'::text, true) = ('='::text || tenant)) OR (current_setting('counterfoil.tenant'::text, true) = '*'::text)));
 
-create table counterfoil_audit (seq bigint generated always as identity not null, tenant text collate "C" not null, at bigint not null, who text collate "C" not null, shown text collate "C" not null, role text collate "C", token_id text collate "C", act text collate "C" not null, kind text collate "C" not null, subject text collate "C" not null, state_before text collate "C", state_after text collate "C", reason text collate "C" not null, request_id text collate "C", CHECK ((who <> ''::text)), PRIMARY KEY (tenant, seq)) with row level security;
+create table counterfoil_audit (seq bigint generated always as identity not null, tenant text collate "C" not null, at bigint not null, who text collate "C" not null, shown text collate "C" not null, role text collate "C", token_id text collate "C", act text collate "C" not null, kind text collate "C" not null, subject text collate "C" not null, state_before text collate "C", state_after text collate "C", reason text collate "C" not null, request_id text collate "C", operation_id text collate "C", CHECK ((who <> ''::text)), PRIMARY KEY (tenant, seq)) with row level security;
 
 CREATE TRIGGER counterfoil_audit_kept BEFORE DELETE OR UPDATE ON counterfoil_audit FOR EACH STATEMENT EXECUTE FUNCTION counterfoil_audit_refuse();
+
+CREATE INDEX counterfoil_audit_operation ON counterfoil_audit USING btree (tenant, operation_id, seq) WHERE (operation_id IS NOT NULL);
 
 CREATE INDEX counterfoil_audit_subject ON counterfoil_audit USING btree (tenant, subject, seq);
 

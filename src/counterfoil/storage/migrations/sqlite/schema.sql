@@ -67,9 +67,17 @@ CREATE TABLE counterfoil_audit (
   state_after text,
   reason text not null,
   request_id text
-) strict;
+, operation_id text) strict;
 
 CREATE TRIGGER counterfoil_audit_delete before delete on counterfoil_audit begin
+  select raise(abort, 'an entry of the audit trail is neither changed nor removed');
+end;
+
+CREATE INDEX counterfoil_audit_operation on counterfoil_audit (tenant, operation_id, seq)
+  where operation_id is not null;
+
+CREATE TRIGGER counterfoil_audit_replace before insert on counterfoil_audit
+  when exists (select 1 from counterfoil_audit where seq = new.seq) begin
   select raise(abort, 'an entry of the audit trail is neither changed nor removed');
 end;
 
