@@ -35,7 +35,7 @@ def colour(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 
 
-ENTRANCES = {
+ENTRANCES: dict[str, tuple[dict[str, Any], tuple[Any, ...]]] = {
     **dict.fromkeys(("perform", "enqueue", "verify", "approvals.request"), ({}, ("effect",))),
     "enqueue_all": ({}, ("effect", [{"title": "a"}])),
     "grants.issue": ({"by": "ops"}, ("effect",)),
@@ -76,7 +76,7 @@ class Asking:
     def __init__(self, subject: Subject, name: str) -> None:
         self.subject = subject
         self.made = subject.ticket(approval=Policy() if name == "approvals.request" else None)
-        builder: Any = StateGraph(dict)  # type: ignore[type-var]  # its nodes see the whole state
+        builder: Any = StateGraph(dict)
         builder.add_node("n", lambda _: {"id": perform(self.made, title="a").operation_id})
         builder.add_edge(START, "n")
         self.things = {"effect": self.made, "graph": subject.cf.compile(builder), "graph name": "g"}

@@ -9,10 +9,11 @@ from typing import Any
 
 import pytest
 from langchain_core.callbacks import BaseCallbackHandler
+from langchain_core.runnables import RunnableConfig
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.types import Command, interrupt
 
-from counterfoil import EffectCall, effect
+from counterfoil import AsyncCounterfoil, EffectCall, effect
 from counterfoil.errors import (
     ExitDurability,
     InvalidArguments,
@@ -27,6 +28,7 @@ from counterfoil.errors import (
 )
 from counterfoil.langgraph import aperform, mint, perform
 from counterfoil.langgraph.context import KEY
+from counterfoil.testing.tally import TallyFile
 from tests.langgraph.shop import WHO, Shop, State, accept, acharge, chain, charge, conf, lose_reply
 
 
@@ -148,6 +150,76 @@ def test_cf_run_refuses_a_graph_without_claims(shop: Shop) -> None:
     with pytest.raises(UnmanagedThread):
         shop.cf.run(chain(("pay", pay)).compile(checkpointer=shop.cf.saver()), {"order": "1"}, **WHO)
     assert shop.count == 0
+
+
+FIELDS: dict[str, Any] = {
+    "tenant": "team-A",
+    "thread_id": "t-1",
+    "request_id": "r-1",
+    "workflow_id": "w-1",
+    "principal": "eve",
+}
+
+
+async def running(shop: Shop, graph: Any, colour: str, **given: Any) -> Any:
+    """Run a graph by `cf.run` in one of the colours."""
+    if colour == "sync":
+        return await asyncio.to_thread(shop.cf.run, graph, {"order": "1"}, **given)
+    async with AsyncCounterfoil.open(shop.url) as cf:
+        cf.resources.provide(TallyFile, lambda: shop.tally)
+        return await cf.run(cf.compile(graph), {"order": "1"}, **given)
+
+
+@pytest.mark.parametrize("colour", ["sync", "async"])
+@pytest.mark.parametrize("field", FIELDS)
+async def test_a_field_that_is_given_twice_and_differs_is_refused(shop: Shop, field: str, colour: str) -> None:
+    graph = shop.cf.compile(chain(("pay", pay)))
+    config = shop.cf.config(**{**FIELDS, field: "other"})
+    for given in (config, {**config, "tags": ["x"]}):
+        with pytest.raises(TrustedFieldMismatch, match=f"{field} is given twice"):
+            await running(shop, graph, colour, **FIELDS, config=given)
+        with pytest.raises(TrustedFieldMismatch):
+            shop.cf.config(**FIELDS, config=given)
+    with pytest.raises(TrustedFieldMismatch):
+        graph.with_config(config).invoke({"order": "1"}, shop.cf.config(**FIELDS))
+    with pytest.raises(TrustedFieldMismatch):
+        await graph.with_config(config).ainvoke({"order": "1"}, shop.cf.config(**FIELDS))
+    with pytest.raises(TrustedFieldMismatch):
+        await running(shop, graph.with_config(config), "sync", **FIELDS)
+    assert (shop.count, shop.rows("thread"), shop.rows("operation")) == (0, 0, 0)
+
+
+@pytest.mark.parametrize("colour", ["sync", "async"])
+async def test_a_field_that_is_given_twice_alike_or_in_either_place_counts(shop: Shop, colour: str) -> None:
+    graph = shop.cf.compile(chain(("pay", pay)))
+    await running(shop, graph, colour, **FIELDS, config=shop.cf.config(**FIELDS))
+    config = shop.cf.config(**FIELDS)
+    await running(shop, graph, colour, thread_id="t-1", config=config)
+    await graph.with_config(config).ainvoke({"order": "1"}, config)
+    (found,) = shop.cf.operations.list(tenant="team-A").items
+    assert shop.cf.operations.get(found.operation_id, tenant="team-A").operation.trusted.principal == "eve"
+    assert (shop.count, shop.rows("thread")) == (1, 1)
+
+
+def test_a_thread_that_a_bare_configuration_names_is_not_another_one(shop: Shop) -> None:
+    graph = shop.cf.compile(chain(("pay", pay)))
+    with pytest.raises(TrustedFieldMismatch, match="thread_id"):
+        shop.cf.run(graph, {"order": "1"}, **WHO, config={"configurable": {"thread_id": "t-2"}})
+    assert shop.rows("thread") == 0
+    shop.cf.run(graph, {"order": "1"}, **WHO, config={"configurable": {"thread_id": "t-1"}})
+    assert shop.count == 1
+
+
+def test_a_node_may_run_another_graph_with_its_own_configuration(shop: Shop) -> None:
+    """It says where the node is: whom the other run is for stands in the arguments alone."""
+    child = shop.cf.compile(chain(("pay", pay)))
+
+    def node(state: State, config: RunnableConfig) -> State:
+        who = {"tenant": "team-B", "request_id": "r-2", "thread_id": "t-2"}
+        return {"number": shop.cf.run(child, {"order": "1"}, **who, config=config)["number"]}
+
+    shop.cf.run(shop.cf.compile(chain(("n", node))), {"order": "1"}, **WHO)
+    assert paid(shop) == [("team-B", "r-2/charge/1")]
 
 
 # --- going on --------------------------------------------------------------------------------------------------------

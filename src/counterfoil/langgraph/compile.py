@@ -18,6 +18,7 @@ from langgraph.utils.config import ensure_config  # type: ignore[attr-defined]
 
 from counterfoil.errors import InvalidArguments
 from counterfoil.langgraph import endings
+from counterfoil.langgraph.agreeing import refuse_other
 from counterfoil.langgraph.beginnings import beginning, may_begin_branch, refuse_nothing
 from counterfoil.langgraph.claims import aclaim_now, aowning, claim_now, owning, with_run
 from counterfoil.langgraph.context import CONF, KEY, Context, Run, carried, conf_of, refuse_exit, storable, unclaimed
@@ -336,7 +337,11 @@ class ManagedRuns:
         """Return the configuration as the runtime will see it: the graph's own and the surrounding run's are in it.
 
         Only to be looked at: handed on, it would be merged once more, and every callback of the graph called twice.
+
+        Raises:
+            TrustedFieldMismatch: the graph is bound to another context.
         """
+        refuse_other(self.config, config)
         return ensure_config(self.config, config)
 
 

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from counterfoil.core.arguments import CALLED
 from counterfoil.core.templates import validate_id
 from counterfoil.errors import UnmanagedThread
+from counterfoil.langgraph.agreeing import agreed
 from counterfoil.langgraph.compile import ManagedRuns
 from counterfoil.langgraph.context import CONF, KEY, Context, branch_around, conf_of
+from counterfoil.model import Trusted
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -17,7 +18,6 @@ if TYPE_CHECKING:
     from langchain_core.runnables import RunnableConfig
 
     from counterfoil.desk import Desk
-    from counterfoil.model import Trusted
 
 
 def make_config(desk: Desk, trusted: Trusted, config: Mapping[str, Any] | None) -> RunnableConfig:
@@ -26,13 +26,13 @@ def make_config(desk: Desk, trusted: Trusted, config: Mapping[str, Any] | None) 
     Raises:
         InvalidId: the thread id, tenant or another id cannot be stored.
         InvalidArguments: the configuration is no mapping.
+        TrustedFieldMismatch: the configuration says another one of a field that is given.
     """
     validate_id("thread id", trusted.thread_id)
-    for kind, value in trusted.fields().items():
-        validate_id(kind, value)
     made: Any = dict(CALLED.mapping("config", config))
     CALLED.mapping("config['configurable']", made.get(CONF))
-    trusted = replace(trusted, branch=branch_around())  # what a node of a branch starts is in the branch, too
+    fields = agreed(trusted.fields(), made)
+    trusted = Trusted(**fields, branch=branch_around())  # what a node of a branch starts is in the branch, too
     made[CONF] = {**conf_of(config), "thread_id": trusted.thread_id, KEY: Context(desk, trusted)}
     whole: RunnableConfig = made
     return whole
