@@ -33,7 +33,7 @@ from counterfoil.performing import Read, Write, go_on_with
 from counterfoil.policy import ASKED
 from counterfoil.storage import rows
 from counterfoil.storage.scripts import approvals
-from counterfoil.storage.scripts.approvals import Answer, Decided, Decision, Follower, Hindered, NoApproval
+from counterfoil.storage.scripts.approvals import Answer, Decided, Decision, Follower, Hindered, NoApproval, Taken
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Mapping, Sequence
@@ -166,7 +166,7 @@ def edited(asked: Deciding, found: tuple[Row, Row] | None, changes: object) -> D
     bound = effect.bind({**effect.rehydrate(row["payload"]), **given}, stored_trusted(row))
     if bound.digests.content == row["content_digest"]:
         raise InvalidArguments(f"The changes to {approval_id} change nothing: approve it as it is, or reject it.")
-    follower = Follower(digests=bound.digests, payload=bound.payload)
+    follower = Follower(digests=bound.digests, payload=bound.payload, own_id=bound.key.operation_id)
     return replace(asked, made=replace(asked.made, follower=follower))
 
 
@@ -204,6 +204,16 @@ def decided(answer: Answer, asked: Deciding) -> Approval:
                 f"{made.actor.shown} asked for operation {approval['operation_id']}, or wrote it, and so cannot"
                 f" {made.ruling} {asked.approval_id}. Somebody else must decide. Nothing was changed.",
                 **_facts(approval),
+            )
+        case Hindered(Taken(there), approval):
+            raise DecisionConflict(
+                f"What the edit of {asked.approval_id} asks for is there already, as operation {there['operation_id']}"
+                f" ({there['state']}). Nothing was changed. Reject {asked.approval_id} if that is enough; see it with:"
+                f" counterfoil ops show {there['operation_id']} --tenant {there['tenant']}",
+                **_facts(approval),
+                state=approval["state"],
+                decided_by=None,
+                decided_at=None,
             )
         case Hindered(_, approval, again):
             raise _conflict(made, approval, again, asked.approval_id)

@@ -57,6 +57,27 @@ def test_an_edit_closes_the_first_and_asks_about_another_one(subject: Subject) -
     assert len(set(subject.sent.keys)) == 1
 
 
+@pytest.mark.parametrize("state", ["succeeded", "pending", "rejected"])
+def test_an_edit_does_not_ask_for_what_is_there_already(subject: Subject, state: str) -> None:
+    create = subject.ticket(approval=Policy(when=lambda title: title != "small"), key="{request_id}/{title}")
+    there = "small" if state != "rejected" else "no"
+    match state:
+        case "succeeded":
+            subject.perform(create, title=there)
+        case "pending":
+            subject.enqueue(create, title=there)
+        case _:
+            decide(subject, "reject", asked(subject, create, title=there))
+    first, sent = asked(subject, create, title="large"), len(subject.sent)
+    with pytest.raises(DecisionConflict, match=rf"there already, as operation r-1/{there} \({state}\)"):
+        edit(subject, first, there)
+    assert show(subject, first).approval.state == "pending"
+    follower = edit(subject, first, "other")
+    assert follower.operation_id == "r-1/large~edit-1"
+    assert edit(subject, follower.approval_id, "large", by="ann").operation_id == "r-1/large~edit-2"
+    assert len(subject.sent) == sent
+
+
 def test_what_a_person_wrote_is_not_what_somebody_else_may_ask_for(subject: Subject) -> None:
     create = subject.ticket(approval=GATED)
     edit(subject, asked(subject, create), "b")

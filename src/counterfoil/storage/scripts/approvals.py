@@ -95,10 +95,11 @@ def _newest(wish: Request, seen: Seen) -> Script[Seen]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Follower:
-    """The content that a person wrote in place of what was asked about."""
+    """The content that a person wrote in place of what was asked about; `own_id` is the id that its arguments give."""
 
     digests: codec.Digests
     payload: bytes
+    own_id: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -126,10 +127,17 @@ class Decided:
 
 
 @dataclass(frozen=True, slots=True)
+class Taken:
+    """What is written is there already, as an operation under an id of its own."""
+
+    operation: Row
+
+
+@dataclass(frozen=True, slots=True)
 class Hindered:
     """It cannot be decided like this any more, or not by this person; the approval as it is."""
 
-    why: DecidedOtherwise | TimeOver | OwnRequest
+    why: DecidedOtherwise | TimeOver | OwnRequest | Taken
     approval: Row
     again: Row | None = None
     """What is asked now, where a decision ran out."""
@@ -150,6 +158,9 @@ def decide(tenant: str, seq: int, decision: Decision) -> Script[Answer]:
         return NoApproval()  # it is kept no longer
     match decide_ruling(_question(approval, row), decision.ruling, by=decision.actor.who):
         case MayDecide():
+            there = yield from _there_already(key, decision.follower)
+            if there is not None:
+                return Hindered(Taken(there), approval)
             return (yield from _decided(key, row, approval, decision))
         case AlreadyApplied() if (yield from _has_run_out(key, row, approval)):
             again = yield from _asked_again(key, row, approval)
@@ -162,6 +173,13 @@ def decide(tenant: str, seq: int, decision: Decision) -> Script[Answer]:
             return Hindered(why, (yield from held_row("get_approval", tenant=tenant, seq=seq)))
         case why:
             return Hindered(why, approval)
+
+
+def _there_already(key: OperationKey, follower: Follower | None) -> Script[Row | None]:
+    """Return the operation that was asked for with what is written now, under the id that its own arguments give."""
+    if follower is None or follower.own_id == root_of(key.operation_id):
+        return None
+    return (yield from one_row("get_operation", tenant=key.tenant, operation_id=follower.own_id))
 
 
 def _locked(key: OperationKey, *, numbers: bool) -> Script[Row | None]:
