@@ -43,8 +43,7 @@ def acting(
         InvalidId: the name cannot be stored.
     """
     if not isinstance(by, Principal):
-        shown = name_of(by)
-        return Actor(who=canonical(shown), shown=shown)
+        return Actor(who=canonical(CALLED.words("by", by)), shown=name_of(by))  # the name itself: shown, it is escaped
     match decide_access(by, act, tenant):
         case Permitted():
             return Actor(who=canonical(by.name), shown=name_of(by), role=by.role, token_id=by.token_id)

@@ -19,7 +19,14 @@ import pytest
 from counterfoil import Counterfoil, Delivery
 from counterfoil.approvals import Approvals
 from counterfoil.audit import Audit
-from counterfoil.errors import CounterfoilError, InvalidArguments, NotAllowed, TenantMissing, TrustedFieldMismatch
+from counterfoil.errors import (
+    CounterfoilError,
+    InvalidArguments,
+    InvalidId,
+    NotAllowed,
+    TenantMissing,
+    TrustedFieldMismatch,
+)
 from counterfoil.grants import Grants
 from counterfoil.joining import Joined
 from counterfoil.model import Origin, Trusted
@@ -303,6 +310,17 @@ def test_a_principal_reaches_nothing_of_another_tenant(world: World, colour: str
     assert_alike(world, colour, name, tenant=caller, by=admin(caller))
     seen = assert_alike(world, colour, name, tenant=THEIRS, by=admin(newcomer()))
     assert "value" not in seen or name == "workflows.delete"  # which says that there was nothing
+
+
+@pytest.mark.parametrize("colour", COLOURS)
+@pytest.mark.parametrize("name", BY)
+def test_under_a_name_that_cannot_be_stored_nothing_is_done(world: World, colour: str, name: str) -> None:
+    before = world.rows()
+    for walked in walks(name):
+        for by in ("eve\0", "e\0ve", "eve\ud800", "\udfffeve"):
+            answer = call(world, colour, name, world.ids, walked, tenant=world.ids.tenant, by=by)
+            assert answer[:2] == (InvalidId, "invalid-id"), answer
+    assert world.rows() == before
 
 
 @pytest.mark.parametrize("colour", COLOURS)

@@ -21,6 +21,7 @@ from counterfoil.core.access import (
     decide_access,
     is_same_principal,
 )
+from counterfoil.core.unseen import DEFAULT_IGNORABLE
 from counterfoil.errors import InvalidArguments, InvalidId
 
 
@@ -99,12 +100,26 @@ def test_a_name_has_one_form(name: str, form: str) -> None:
     assert is_same_principal(name, form)
 
 
+def test_a_name_is_the_same_without_each_character_that_nobody_sees() -> None:
+    points = [point for first, last in DEFAULT_IGNORABLE for point in range(first, last + 1)]
+    assert len(set(points)) == 4174  # as DerivedCoreProperties.txt counts them
+    for char in map(chr, points):
+        assert {canonical(name) for name in (f"{char}ann", f"an{char}n", f"ann{char}", f"ann {char} ")} == {"ann"}
+
+
+@pytest.mark.parametrize("space", [" ", "  ", "\t \n", "\u00a0", "\u2003\u3000", " \u200b ", "\u2028"])
+def test_a_run_of_white_space_is_one_space(space: str) -> None:
+    assert canonical(f"{space}Ann{space}Lee{space}") == "ann lee"
+
+
 def test_other_names_are_other_principals() -> None:
     assert not is_same_principal("mei", "mei2")
     assert not is_same_principal("ann", "an n")
 
 
-@pytest.mark.parametrize("name", ["", " ", "\u200b", "a\0b", "\ud800", "x" * 513, "票" * 400, "ﷺ" * 60])
+@pytest.mark.parametrize(
+    "name", ["", " ", "\u200b", "a\0b", "ann\0", "\ud800", "ann\udfff", "x" * 513, "票" * 400, "ﷺ" * 60]
+)
 def test_a_name_that_cannot_be_stored_is_refused(name: str) -> None:
     with pytest.raises(InvalidId, match="the name of a principal"):
         canonical(name)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import unicodedata
 from dataclasses import dataclass
 from enum import StrEnum
@@ -10,6 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 from counterfoil.core.arguments import CALLED
 from counterfoil.core.templates import validate_id
+from counterfoil.core.unseen import is_unseen
 from counterfoil.errors import InvalidArguments, InvalidId
 
 if TYPE_CHECKING:
@@ -52,11 +52,6 @@ delete and purge; to grant operations; to export the audit trail; to manage toke
 
 # --- principals ------------------------------------------------------------------------------------------------------
 
-_IGNORABLE: Final = re.compile(
-    "[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u2065\u3164\ufe00-\ufe0f\uffa0\ufff0-\ufff8\U000e0000-\U000e0fff]"
-)
-"""What Unicode calls default ignorable (DerivedCoreProperties.txt) and does not count as a format character (Cf)."""
-
 
 def canonical(name: str) -> str:
     """Return the form of a name in which principals are compared and stored: `" Ann "` is `"ann"`.
@@ -68,15 +63,10 @@ def canonical(name: str) -> str:
         InvalidId: not a text, empty, too long to be looked up by, or with NUL or a lone surrogate in it.
     """
     given = " ".join(CALLED.words("the name of a principal", name).split())
-    folded = unicodedata.normalize("NFD", "".join(char for char in given if not _is_unseen(char)))
+    folded = unicodedata.normalize("NFD", "".join(char for char in given if not is_unseen(char)))
     for _ in range(2):  # as Unicode defines it: folding may make what can be composed, and composing what can be folded
         folded = unicodedata.normalize("NFKC", folded.casefold())
     return validate_id("the name of a principal", " ".join(folded.split()))
-
-
-def _is_unseen(char: str) -> bool:
-    """Say whether nothing is drawn for a character; NUL is left to be refused."""
-    return char != "\0" and (unicodedata.category(char) in {"Cc", "Cf"} or _IGNORABLE.match(char) is not None)
 
 
 def compared(name: str) -> str:
