@@ -163,11 +163,18 @@ def edited(asked: Deciding, found: tuple[Row, Row] | None, changes: object) -> D
             operation_id=row["operation_id"],
             stored=row["effect_version"],
         )
-    bound = effect.bind({**effect.rehydrate(row["payload"]), **given}, stored_trusted(row))
+    stored = effect.rehydrate(row["payload"])
+    bound = effect.bind({**stored, **given}, _trusted_of(effect, stored, row))
     if bound.digests.content == row["content_digest"]:
         raise InvalidArguments(f"The changes to {approval_id} change nothing: approve it as it is, or reject it.")
     follower = Follower(digests=bound.digests, payload=bound.payload, own_id=bound.key.operation_id)
     return replace(asked, made=replace(asked.made, follower=follower))
+
+
+def _trusted_of(effect: Effect[Any], stored: Mapping[str, Any], row: Row) -> Trusted:
+    """Return what an operation was asked for in, its thread as its own arguments call it."""
+    trusted = stored_trusted(row)
+    return replace(trusted, thread_id=stored["thread_id"]) if "thread_id" in effect.filled_in else trusted
 
 
 def proposed(answer: object, to: object) -> list[Proposal]:

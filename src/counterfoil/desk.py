@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 from counterfoil import codec
 from counterfoil.activity import Activity
 from counterfoil.bell import Bell
-from counterfoil.core.branches import branch_of
+from counterfoil.core.branches import branch_of, thread_in_keys
 from counterfoil.core.durations import Duration, milliseconds
 from counterfoil.core.templates import validate_id
 from counterfoil.drivers.stores import open_store
@@ -177,13 +177,14 @@ class Desk:
 
 def stored_trusted(row: Row) -> Trusted:
     """Return the trusted context that an operation was asked for in."""
+    branch = branch_of(row["operation_id"])
     return Trusted(
         tenant=row["tenant"],
         request_id=row["request_id"],
         workflow_id=row["workflow_id"],
         principal=row["principal"],
-        thread_id=row["thread_id"],
-        branch=branch_of(row["operation_id"]),
+        thread_id=thread_in_keys(row["thread_id"], branch),
+        branch=branch,
     )
 
 

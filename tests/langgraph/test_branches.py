@@ -9,7 +9,7 @@ import pytest
 from click.testing import CliRunner
 from langgraph.types import Command, interrupt
 
-from counterfoil import AsyncCounterfoil, Branch, Counterfoil, EffectCall, Provider, effect
+from counterfoil import AsyncCounterfoil, Branch, Counterfoil, EffectCall, Policy, Provider, effect
 from counterfoil.cli.main import cli
 from counterfoil.errors import (
     BranchRequired,
@@ -26,7 +26,7 @@ from counterfoil.errors import (
     TrustedFieldMismatch,
     UnmanagedThread,
 )
-from counterfoil.langgraph import mint, perform
+from counterfoil.langgraph import enqueue, mint, perform
 from counterfoil.testing.tally import TallyFile
 from tests.langgraph.shop import WHO, Shop, State, accept, chain, charge, conf, find, invite
 from tests.langgraph.test_claims import hold
@@ -62,6 +62,19 @@ def fork(request: pytest.FixtureRequest, shop: Shop) -> Any:
     if request.param == "blocking":
         return shop.cf.fork
     return lambda *args, **options: asyncio.run(AsyncCounterfoil(shop.cf.desk).fork(*args, **options))
+
+
+@pytest.fixture(params=["blocking", "awaiting"])
+def decide(request: pytest.FixtureRequest, shop: Shop) -> Any:
+    """Decide about an approval in one colour."""
+
+    def made(ruling: str, approval_id: str, **given: Any) -> Any:
+        who: dict[str, Any] = {"tenant": "team-A", "by": "mei", **given}
+        if request.param == "blocking":
+            return getattr(shop.cf.approvals, ruling)(approval_id, **who)
+        return asyncio.run(getattr(AsyncCounterfoil(shop.cf.desk).approvals, ruling)(approval_id, **who))
+
+    return made
 
 
 def where(shop: Shop, graph: Any, node: str, thread_id: str = "t-1") -> Any:
@@ -321,6 +334,71 @@ def test_a_key_of_the_thread_calls_it_as_it_was_called_before_the_branch(shop: S
     for branch in (first, second):
         shop.cf.run(made, None, **run_of(branch))
     assert ids(shop) == ["t-1/letter/1", "t-1/letter/1~branch-a", "t-1/letter/1~branch-a~branch-b"]
+
+
+def test_what_is_asked_about_in_a_branch_is_edited_and_sent_as_the_branch_would(shop: Shop, decide: Any) -> None:
+    @effect("test.thread-asked", key="{thread_id}/letter/{order}", approval=Policy())
+    def letter(call: EffectCall, *, thread_id: str, order: str, text: str) -> int:
+        body = {"of": thread_id, "trusted": call.trusted.thread_id, "text": text}
+        return call.resource(TallyFile).accept("letter", call.operation_id, body)
+
+    def write(_: State) -> State:
+        return {"number": perform(letter, order="1", text="dear").value}
+
+    made = shop.cf.compile(chain(("n", write)))
+    shop.cf.run(made, {}, **WHO)
+    branch = shop.cf.fork("t-1", where(shop, made, "n"), branch="a", tenant="team-A")
+    deeper = shop.cf.fork(branch.thread_id, branch="b", tenant="team-A")
+    shop.cf.saver(tenant="team-A").copy_thread(deeper.thread_id, "t-copy")
+    copied = shop.cf.fork("t-copy", branch="c", tenant="team-A")
+    expected = {
+        branch.thread_id: "t-1/letter/1~branch-a",
+        deeper.thread_id: "t-1/letter/1~branch-a~branch-b",
+        "t-copy": "t-copy/letter/1~branch-a~branch-b",
+        copied.thread_id: "t-copy/letter/1~branch-a~branch-b~branch-c",
+    }
+    for thread_id, operation_id in expected.items():
+        run: dict[str, Any] = {"tenant": "team-A", "thread_id": thread_id}
+        (asked,) = shop.cf.run(made, None, **run)["__interrupt__"]
+        follower = decide("edit", asked.value["approval_id"], changes={"text": "cheap"})
+        assert follower.operation_id == f"{operation_id}~edit-1"
+        decide("approve", follower.approval_id)
+        shop.cf.run(made, None, **run)
+    threads = ["t-1", "t-1", "t-copy", "t-copy"]
+    sent = [one.body for one in shop.tally.accepted()]
+    assert sent == [{"of": thread, "trusted": thread, "text": "cheap"} for thread in threads]
+
+
+def test_nobody_moves_what_a_branch_asks_about_to_another_thread(shop: Shop, decide: Any) -> None:
+    @effect("test.thread-moved", key="{request_id}/{thread_id}/letter", approval=Policy())
+    def letter(call: EffectCall, *, thread_id: str) -> int:
+        return call.resource(TallyFile).accept("letter", call.operation_id, {"of": thread_id})
+
+    made = shop.cf.compile(chain(("n", lambda _: {"number": perform(letter).value})))
+    shop.cf.run(made, {}, **WHO)
+    branch = shop.cf.fork("t-1", where(shop, made, "n"), branch="a", tenant="team-A")
+    (asked,) = shop.cf.run(made, None, **run_of(branch))["__interrupt__"]
+    for other in ("t-2", branch.thread_id):
+        with pytest.raises(TrustedFieldMismatch):
+            decide("edit", asked.value["approval_id"], changes={"thread_id": other})
+
+
+def test_a_worker_sends_what_a_branch_enqueued_as_the_branch_would(shop: Shop) -> None:
+    @effect("test.thread-queued", key="{request_id}/{thread_id}/letter")
+    def letter(call: EffectCall, *, thread_id: str) -> int:
+        body = {"of": thread_id, "trusted": call.trusted.thread_id}
+        return call.resource(TallyFile).accept("letter", call.operation_id, body)
+
+    def leave(_: State) -> State:
+        enqueue(letter)
+        return {}
+
+    made = shop.cf.compile(chain(("n", leave)))
+    shop.cf.run(made, {}, **WHO)
+    branch = shop.cf.fork("t-1", where(shop, made, "n"), branch="a", tenant="team-A")
+    shop.cf.run(made, None, **run_of(branch))
+    shop.cf.drain(letter)
+    assert [one.body for one in shop.tally.accepted()] == [{"of": "t-1", "trusted": "t-1"}] * 2
 
 
 # --- ids that are minted ---------------------------------------------------------------------------------------------

@@ -61,3 +61,12 @@ def branch_of(operation_id: str) -> str | None:
 def plain_id(operation_id: str) -> str:
     """Return the id that the same business action has on the main line."""
     return _MARKED.sub("", operation_id)
+
+
+def thread_in_keys(thread_id: str | None, branch: str | None) -> str | None:
+    """Return what keys call a thread in which something was performed; that of a branch has its marks behind that."""
+    if thread_id is None or branch is None:
+        return thread_id
+    for name in reversed(branch.split(_WITHIN)):
+        thread_id = thread_id.removesuffix(f"{MARK}{name}")
+    return thread_id
