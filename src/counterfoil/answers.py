@@ -22,7 +22,7 @@ from counterfoil.core.effects import (
     WrongEffect,
 )
 from counterfoil.core.explain import named
-from counterfoil.core.states import OperationState, Sender
+from counterfoil.core.states import PERMITTING, OperationState, Sender
 from counterfoil.core.unknown import AskAgainAt, AskProvider, PersonDecides, Resend
 from counterfoil.errors import (
     ApprovalExpired,
@@ -213,8 +213,8 @@ def unpermitted(key: OperationKey, seen: Seen) -> OperationError | None:
             return ungranted(key)
         case Seen(AwaitsApproval() | NeedsApproval(), row, approval=approval):
             return approval_required(key, row, approval)
-        case Seen(Closed(state), approval=approval) if approval is not None:
-            return undecided(key, state, approval)
+        case Seen(Closed(state), row, approval=approval) if approval is not None:
+            return undecided(key, state, row, approval)
         case _:
             return None
 
@@ -246,10 +246,13 @@ def approval_required(key: OperationKey, row: Row | None, approval: Row | None) 
     )
 
 
-def undecided(key: OperationKey, state: OperationState, approval: Row) -> OperationClosed:
+def undecided(key: OperationKey, state: OperationState, row: Row, approval: Row) -> OperationClosed:
     """Tell a caller that a person, or time, kept the operation from being sent, for good."""
-    at, by = utc_text(approval["decided_at"]), approval["decided_by"]
     never = "Nothing was sent and nothing will be; another business action takes another id."
+    if approval["state"] in PERMITTING:  # it is not what ended the operation
+        why, since = row["error_text"] or "nobody said why", utc_text(row["settled_at"])
+        return OperationClosed(f"Operation {key} is {state} since {since}: {why}. {never}", **_facts(key))
+    at, by = utc_text(approval["decided_at"]), approval["decided_by"]
     if state is OperationState.REJECTED:
         return ApprovalRejected(
             f"Operation {key} was rejected by {by} at {at}: {approval['reason']}. {never}",

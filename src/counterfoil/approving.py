@@ -14,7 +14,7 @@ from counterfoil.core.arguments import CALLED, plain
 from counterfoil.core.durations import utc_text
 from counterfoil.core.effects import Mismatch, OtherVersion, PastRetention, WrongEffect
 from counterfoil.core.proposals import Proposal, Unanswerable, read_answer
-from counterfoil.core.states import ApprovalState
+from counterfoil.core.states import ApprovalState, OperationState
 from counterfoil.credentials import redact_text
 from counterfoil.desk import NOWHERE, stored_trusted
 from counterfoil.effects import REGISTRY
@@ -27,8 +27,9 @@ from counterfoil.errors import (
     OwnRequest,
     VerdictIncomplete,
 )
-from counterfoil.model import Page, Trusted
+from counterfoil.model import OperationKey, Page, Trusted
 from counterfoil.operations import check_tenant
+from counterfoil.outboxing import scope
 from counterfoil.performing import Read, Write, go_on_with
 from counterfoil.policy import ASKED
 from counterfoil.storage import rows
@@ -222,11 +223,12 @@ def decided(answer: Answer, asked: Deciding) -> Approval:
                 decided_by=None,
                 decided_at=None,
             )
-        case Hindered(_, approval, again):
-            raise _conflict(made, approval, again, asked.approval_id)
+        case Hindered(_, approval):
+            raise _conflict(made, answer, asked.approval_id)
 
 
-def _conflict(made: Decision, approval: Row, again: Row | None, approval_id: str) -> OperationError:
+def _conflict(made: Decision, found: Hindered, approval_id: str) -> OperationError:
+    approval, again = found.approval, found.again
     state, at = approval["state"], utc_text(approval["decided_at"] or approval["now"])
     told = f"is {state} since {at}, by {approval['decided_by']}"
     if approval["reason"]:
@@ -235,8 +237,8 @@ def _conflict(made: Decision, approval: Row, again: Row | None, approval_id: str
         told += f"; {approval['followed_by']} follows it"
     if again is not None:
         told += f". It is asked about again, as {rows.approval_id(again['seq'])}"
-    if state == ApprovalState.APPROVED and approval["spent_at"] is not None:
-        told += f". It was sent under that decision at {utc_text(approval['spent_at'])}"
+    elif state == ApprovalState.APPROVED:
+        told += f". {_sent(approval, found.operation)}"
     return DecisionConflict(
         f"The approval {approval_id} cannot be decided again ({made.ruling}): it {told}. Nothing was changed.",
         **_facts(approval),
@@ -244,6 +246,26 @@ def _conflict(made: Decision, approval: Row, again: Row | None, approval_id: str
         decided_by=approval["decided_by"],
         decided_at=approval["decided_at"],
     )
+
+
+def _sent(approval: Row, operation: Row) -> str:
+    """Say what was sent under a decision, as far as that is known."""
+    state = OperationState(operation["state"])
+    if approval["spent_at"] is None:
+        if state is not OperationState.PARKED:
+            return "Nothing was sent yet: to withdraw it, cancel it"
+        key = OperationKey(tenant=operation["tenant"], operation_id=operation["operation_id"])
+        return f"Nothing was sent, and its tries are used up: to close it, counterfoil outbox skip {scope(key)}"
+    at = utc_text(approval["spent_at"])
+    match state:
+        case OperationState.SUCCEEDED:
+            return f"It was sent under that decision at {at}"
+        case OperationState.FAILED:
+            return f"It was tried under that decision at {at}, and it failed for good"
+        case OperationState.IN_FLIGHT:
+            return f"An attempt under that decision is under way since {at}"
+        case _:
+            return f"An attempt under that decision began at {at}, and may have sent it"
 
 
 def _facts(approval: Row) -> dict[str, Any]:

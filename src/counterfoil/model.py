@@ -201,8 +201,8 @@ class Approval:
     """What a person is asked: whether an operation may be sent, with exactly the content of this `fingerprint`.
 
     Times are milliseconds since the epoch by the database's clock; `now` is when it was read. A decision holds until
-    `valid_until`; `spent_at` is when the operation was first sent under it. One that was edited is `followed_by`
-    another operation, which is asked about anew.
+    `valid_until`; `spent_at` is when the first attempt under it began, and None as long as each provably sent nothing.
+    One that was edited is `followed_by` another operation, which is asked about anew.
     """
 
     approval_id: str

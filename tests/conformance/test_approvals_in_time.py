@@ -6,7 +6,7 @@ from typing import Any
 import psycopg
 import pytest
 
-from counterfoil import Absent, Found, NotSent, Policy, Provider, codec
+from counterfoil import Absent, Found, Policy, Provider, codec
 from counterfoil.core.states import AttemptOutcome
 from counterfoil.errors import (
     ApprovalExpired,
@@ -322,16 +322,3 @@ def test_a_policy_that_came_later_judges_what_is_stored_and_not_what_the_caller_
         with pytest.raises(expected[1]):
             subject.perform(sent, to="ann", text="mild")
     assert (subject.state, len(subject.sent)) == ("awaiting_approval" if end is not_sent else "unknown", 1)
-
-
-def test_what_raises_not_sent_under_a_decision_is_not_withdrawn_from_under_the_next_attempt(subject: Subject) -> None:
-    def end(call: Any, *, title: str) -> Any:
-        raise NotSent(title)
-
-    create = subject.effect(end, approval=BRIEF)
-    first = asked(subject, create)
-    decide(subject, "approve", first)
-    with pytest.raises(EffectNotSent):
-        subject.perform(create, title="a")
-    with pytest.raises(DecisionConflict):
-        decide(subject, "cancel", first)

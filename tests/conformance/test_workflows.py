@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from langgraph.types import Command, interrupt
 
-from counterfoil import CannotTell, Found, Policy
+from counterfoil import CannotTell, Found, NotSent, Policy
 from counterfoil.core.access import Actor
 from counterfoil.core.entries import FIRST_PAUSE_MS
 from counterfoil.errors import (
@@ -661,6 +661,27 @@ def test_what_ends_with_a_cancelled_workflow_is_noted_one_by_one(flows: Flows) -
         ("workflow.cancel", ID, "waiting", "cancelled"),
     ]
     assert {(row["who"], row["reason"]) for row in noted} == {("ann", "as she was told")}
+
+
+def test_what_was_tried_without_that_anything_was_sent_ends_with_a_cancelled_workflow(flows: Flows) -> None:
+    def not_sent() -> Any:
+        raise NotSent("busy")
+
+    pay = flows.subject.ticket(not_sent, key="{workflow_id}/{title}", approval=Policy())
+
+    def steps(state: State) -> Steps:
+        yield do.perform(pay, title="a")
+        return {}
+
+    flows.register(chain(pay=flows.node(steps)))
+    flows.start()
+    flows.drain()
+    flows.subject.settle(flows.cf.approvals.approve("approval-1", tenant=TENANT, by="mei"))
+    flows.drain()
+    assert (flows.status(), flows.subject.state, flows.subject.attempts()) == ("waiting", "pending", ["not_sent"])
+    flows.act("cancel")
+    (approval,) = flows.subject.rows("approval")
+    assert (flows.subject.state, approval["state"], approval["decided_by"]) == ("cancelled", "cancelled", "ann")
 
 
 # --- graphs that change ----------------------------------------------------------------------------------------------

@@ -138,7 +138,8 @@ def decisions_are_accounted_for(aftermath: Aftermath) -> Iterator[str]:
         of_it = [one for one in asked if one["operation_id"] == operation_id]
         if not of_it:
             yield f"{operation_id} was never asked about"
-        if operation["attempt"] and not any(one["spent_at"] is not None for one in of_it):
+        used = any(one["spent_at"] is not None for one in of_it)
+        if may_have_sent(aftermath, operation) and not used:
             yield f"{operation_id} was sent {operation['attempt']} times, and no approval was used"
         waits = sum(one["state"] == ApprovalState.PENDING for one in of_it)
         if waits != (operation["state"] == OperationState.AWAITING_APPROVAL):
@@ -171,6 +172,12 @@ def decisions_are_noted_once(aftermath: Aftermath) -> Iterator[str]:
             yield f"approval {one['seq']} is {one['state']}, and noted is {acts}"
         if wanted and entries and entries[-1]["shown"] != one["decided_by"]:
             yield f"approval {one['seq']} was decided by {one['decided_by']}, and noted is {entries[-1]['shown']}"
+
+
+def may_have_sent(aftermath: Aftermath, operation: Row) -> bool:
+    """Say whether one of an operation's attempts at least did not provably send nothing."""
+    ended = [one["outcome"] for one in aftermath.contents.attempts if one["operation_id"] == operation["operation_id"]]
+    return len(ended) < operation["attempt"] or set(ended) - {"not_sent"} != set()
 
 
 CHECKS = (ledger_invariants, decisions_are_accounted_for, decisions_are_noted_once)

@@ -110,7 +110,7 @@ def _show(found: ApprovalDetail) -> None:
             ("asked at", when(asked.requested_at)),
             ("decide by", when(asked.decide_by)),
             ("approved until", when(asked.valid_until)),
-            ("sent at", when(asked.spent_at)),
+            (_spent(found), when(asked.spent_at)),
             ("edited by", asked.edited_by),
             ("follows", asked.follows),
             ("followed by", asked.followed_by),
@@ -122,11 +122,17 @@ def _show(found: ApprovalDetail) -> None:
     _show_arguments(found)
     if found.others:
         say("\nUnder the same intent:")
-        fields([(f"  {each.operation_id}", f"{each.state}, sent {each.attempt} times") for each in found.others])
+        fields([(f"  {each.operation_id}", f"{each.state}, attempts: {each.attempt}") for each in found.others])
     if asked.state == "pending":
         say()
         say(clean(f"Run: counterfoil approvals approve {asked.approval_id} --tenant {asked.tenant}"))
         say(clean(f"Run: counterfoil approvals reject {asked.approval_id} --tenant {asked.tenant} --reason TEXT"))
+
+
+def _spent(found: ApprovalDetail) -> str:
+    """Name the time at which the first attempt under a decision began by what is known of it."""
+    told = {"succeeded": "sent at", "failed": "tried at", "in_flight": "being sent since"}
+    return told.get(found.operation.state, "perhaps sent at")
 
 
 def _show_arguments(found: ApprovalDetail) -> None:

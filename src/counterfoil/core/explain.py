@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 from counterfoil.core.durations import duration_text, utc_text
 from counterfoil.core.leases import is_over
 from counterfoil.core.reconcile import case_without_value, open_case, permitted
-from counterfoil.core.states import CLOSED_UNSENT, TERMINAL, CaseKind, OperationState, Sender, Verdict
+from counterfoil.core.states import CLOSED_UNSENT, PERMITTING, TERMINAL, CaseKind, OperationState, Sender, Verdict
 from counterfoil.core.unknown import (
     UNPERMITTED,
     AskProvider,
@@ -165,13 +165,13 @@ def _why_settled(operation: Operation, state: OperationState, asked: Approval | 
         case OperationState.FAILED:
             why = "" if operation.is_purged else _told(operation) or ": refused"
             return f"{attempt} ended for good at {at}{why}."
-        case _ if asked is not None and asked.decided_by is not None:
+        case _ if asked is not None and asked.state not in PERMITTING:
             why = f": {asked.reason}" if asked.reason else ""
             led = f"; {asked.followed_by} follows it" if asked.followed_by else ""
             by = "by time" if state is OperationState.EXPIRED else f"{asked.state} by {asked.decided_by}"
             return f"It was {state} at {at}, before anything was sent: {by}{why}{led}."
         case _:
-            return f"It was {state} at {at}, before anything was sent."
+            return f"It was {state} at {at}, before anything was sent{_told(operation)}."
 
 
 def _told(operation: Operation) -> str:

@@ -254,6 +254,10 @@ APPROVAL: Table[ApprovalState, ApprovalEvent] = (
 )
 
 
+PERMITTING = frozenset({_P.PENDING, _P.APPROVED})
+"""States in which an approval has ended no operation."""
+
+
 # --- threads ---------------------------------------------------------------------------------------------------------
 
 

@@ -28,6 +28,7 @@ from counterfoil.core.audit import Deed, Kind, Subject
 from counterfoil.core.effects import AwaitsApproval, Closed, MayClaim, NeedsApproval
 from counterfoil.core.entries import is_waiting
 from counterfoil.core.machine import advance
+from counterfoil.core.outbox import Act, Permitted, decide_act
 from counterfoil.core.states import (
     OPERATION,
     ApprovalEvent,
@@ -41,7 +42,7 @@ from counterfoil.storage import rows
 from counterfoil.storage.script import Row, Script, Wake, all_rows, held_row, one_row
 from counterfoil.storage.scripts import audit, claims, gates, reads
 from counterfoil.storage.scripts.claims import Request, Seen
-from counterfoil.storage.scripts.moves import has_lost_attempt, key_params
+from counterfoil.storage.scripts.moves import has_lost_attempt, key_params, standing
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -139,6 +140,7 @@ class Hindered:
 
     why: DecidedOtherwise | TimeOver | OwnRequest | Taken
     approval: Row
+    operation: Row
     again: Row | None = None
     """What is asked now, where a decision ran out."""
 
@@ -160,19 +162,20 @@ def decide(tenant: str, seq: int, decision: Decision) -> Script[Answer]:
         case MayDecide():
             there = yield from _there_already(key, decision.follower)
             if there is not None:
-                return Hindered(Taken(there), approval)
+                return Hindered(Taken(there), approval, row)
             return (yield from _decided(key, row, approval, decision))
         case AlreadyApplied() if (yield from _has_run_out(key, row, approval)):
             again = yield from _asked_again(key, row, approval)
-            return Hindered(DecidedOtherwise(), (yield from held_row("get_approval", tenant=tenant, seq=seq)), again)
+            ended = yield from held_row("get_approval", tenant=tenant, seq=seq)
+            return Hindered(DecidedOtherwise(), ended, row, again)
         case AlreadyApplied():
             return Decided(approval, row, is_new=False)
         case TimeOver() as why:
             yield from gates.expire(key, row)
             yield from _wake(row)
-            return Hindered(why, (yield from held_row("get_approval", tenant=tenant, seq=seq)))
+            return Hindered(why, (yield from held_row("get_approval", tenant=tenant, seq=seq)), row)
         case why:
-            return Hindered(why, approval)
+            return Hindered(why, approval, row)
 
 
 def _there_already(key: OperationKey, follower: Follower | None) -> Script[Row | None]:
@@ -277,6 +280,7 @@ def _noted(key: OperationKey, approval: Row, ended: Row, decision: Decision, *, 
 def _moved(key: OperationKey, row: Row, ended: Row, decision: Decision) -> Script[Row]:
     if decision.ruling is not Ruling.APPROVE:
         why = f"{ENDS[decision.ruling]} by {decision.actor.shown}"
+        why += f": {decision.reason}" if decision.reason else ""
         return (yield from gates.close(key, row, MOVES[decision.ruling], why=why))
     return (
         yield from held_row(
@@ -323,9 +327,11 @@ def cancel_all(tenant: str, thread_id: str, *, by: Actor, reason: str) -> Script
     for one in found:
         key = OperationKey(tenant=tenant, operation_id=one["operation_id"])
         row = yield from one_row("lock_operation", **key_params(key))
-        if row is not None and _is_undone(row):  # it may have been sent while its lock was waited for
+        # it may have been sent while its lock was waited for
+        if row is not None and isinstance(decide_act(Act.CANCEL, (yield from standing(key, row))), Permitted):
             yield from gates.end_unused(key, ApprovalEvent.CANCELLED, by=by.shown, reason=reason)
-            closed = yield from gates.close(key, row, OperationEvent.CANCELLED, why=f"cancelled by {by.shown}")
+            why = f"cancelled by {by.shown}: {reason}"
+            closed = yield from gates.close(key, row, OperationEvent.CANCELLED, why=why)
             yield from audit.note(
                 by,
                 Deed.CANCEL,
@@ -336,11 +342,6 @@ def cancel_all(tenant: str, thread_id: str, *, by: Actor, reason: str) -> Script
                 after=closed["state"],
                 request_id=row["request_id"],
             )
-
-
-def _is_undone(row: Row) -> bool:
-    state = OperationState(row["state"])
-    return row["attempt"] == 0 and state in {OperationState.AWAITING_APPROVAL, OperationState.PENDING}
 
 
 def note_try(wish: Request, approval: Row) -> Script[None]:

@@ -145,6 +145,12 @@ def give_back(key: OperationKey, released: Row) -> Script[None]:
         yield from one_row("give_decision_back", **key_params(key), **since)
 
 
+def unused(key: OperationKey, row: Row) -> Script[None]:
+    """Take back that an operation is sent under a decision, as each attempt until now provably sent nothing."""
+    if row["approved_until"] is not None:
+        yield from one_row("leave_decision_unused", **key_params(key), state=ApprovalState.APPROVED)
+
+
 def newest(key: OperationKey) -> Script[Row | None]:
     """Read what was asked last about an operation."""
     return (yield from one_row("get_newest_approval", **key_params(key)))

@@ -6,26 +6,22 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, assert_never
 
 from counterfoil.core.audit import Deed, Kind, Subject
-from counterfoil.core.outbox import EVENTS, MAX_ATTEMPTS, Act, ActDecision, Permitted, Standing, decide_act
+from counterfoil.core.outbox import EVENTS, MAX_ATTEMPTS, Act, ActDecision, Permitted, decide_act
 from counterfoil.core.states import (
     ApprovalEvent,
-    AttemptOutcome,
     CaseKind,
     EvidenceKind,
     OperationState,
-    Sender,
     Verdict,
 )
 from counterfoil.storage import rows
 from counterfoil.storage.script import Row, Script, all_rows, held_row, one_row
 from counterfoil.storage.scripts import gates
 from counterfoil.storage.scripts.audit import note
-from counterfoil.storage.scripts.moves import keep, key_params
+from counterfoil.storage.scripts.moves import keep, key_params, standing
 from counterfoil.storage.scripts.reviews import NoOperation, Resolved, Ruling, case_about, judge
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from counterfoil.core.access import Actor
     from counterfoil.model import OperationKey, Pause
 
@@ -140,8 +136,7 @@ def act(key: OperationKey, wish: Wish) -> Script[Answer]:
     row = yield from one_row("lock_operation", **key_params(key))
     if row is None:
         return NoOperation()
-    attempts = yield from all_rows("list_attempts", **key_params(key))
-    decision = decide_act(wish.act, _standing(row, attempts))
+    decision = decide_act(wish.act, (yield from standing(key, row)))
     if wish.expect_version not in {None, row["version"]}:
         return Hindered(None, row, (yield from _last_word(key)))
     if not isinstance(decision, Permitted):
@@ -202,15 +197,6 @@ def _hasten(key: OperationKey, row: Row, wish: Wish) -> Script[Row]:
 
 def _keep(key: OperationKey, row: Row, wish: Wish) -> Script[None]:
     yield from keep(key, row["attempt"], EvidenceKind.VERDICT, wish.told, body=wish.evidence, by=wish.by.shown)
-
-
-def _standing(row: Row, attempts: Sequence[Row]) -> Standing:
-    return Standing(
-        sender=Sender(row["sender"]),
-        state=OperationState(row["state"]),
-        attempt=row["attempt"],
-        outcomes=tuple(AttemptOutcome(one["outcome"]) for one in attempts),
-    )
 
 
 def _last_word(key: OperationKey) -> Script[Row | None]:

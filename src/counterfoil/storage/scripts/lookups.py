@@ -90,6 +90,7 @@ def _follow(key: OperationKey, row: Row, plan: AnswerPlan, found: Outcome | None
         case Happened():
             return Settled((yield from prove_happened(key, row, _stored(found), EvidenceKind.LOOKUP)))
         case ProvedAbsent():
+            yield from gates.unused(key, row)
             return MayRetry((yield from prove_absent(key, row, EvidenceKind.LOOKUP)))
         case Resend() | AskAgainAt() | PersonDecides():
             case_row = yield from open_case(key, row, CaseKind.UNKNOWN_OUTCOME, _plan_reason(plan))

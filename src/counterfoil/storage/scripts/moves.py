@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from counterfoil.core.machine import advance, sources
-from counterfoil.core.outbox import LONGEST_WAIT_MS, decide_absent, pause
+from counterfoil.core.outbox import LONGEST_WAIT_MS, Standing, decide_absent, pause
 from counterfoil.core.states import (
     ATTEMPT,
     OPERATION,
@@ -88,6 +88,17 @@ def has_lost_attempt(key: OperationKey, row: Row) -> Script[bool]:
         "get_lost_attempt_before", **key_params(key), attempt=row["attempt"] + 1, outcome=AttemptOutcome.UNKNOWN
     )
     return lost is not None
+
+
+def standing(key: OperationKey, row: Row) -> Script[Standing]:
+    """Read how an operation stands, for whoever wants to end it or to try it again."""
+    attempts = yield from all_rows("list_attempts", **key_params(key))
+    return Standing(
+        sender=Sender(row["sender"]),
+        state=OperationState(row["state"]),
+        attempt=row["attempt"],
+        outcomes=tuple(AttemptOutcome(one["outcome"]) for one in attempts),
+    )
 
 
 def unknown_again(key: OperationKey, row: Row, why: str) -> Script[Row]:

@@ -22,6 +22,7 @@ from counterfoil.core.reconcile import (
 )
 from counterfoil.core.states import (
     CASE,
+    ApprovalEvent,
     AttemptOutcome,
     CaseEvent,
     CaseKind,
@@ -33,6 +34,7 @@ from counterfoil.core.states import (
 )
 from counterfoil.model import VALUE_NOT_GIVEN, OperationKey
 from counterfoil.storage.script import Row, Script, all_rows, held_row, one_row
+from counterfoil.storage.scripts import gates
 from counterfoil.storage.scripts.audit import note
 from counterfoil.storage.scripts.moves import Outcome, existing, keep, key_params, mark_lost, move, open_case
 
@@ -183,10 +185,20 @@ def judge(
     answer = yield from _close(key, case, operation, ruling)
     if isinstance(answer, Resolved):
         moved = yield from move(key, operation, event, ruling.outcome(), EvidenceKind.VERDICT)
+        yield from _withdrawn(key, operation, ruling)
         if ruling.verdict is Verdict.DID_NOT_HAPPEN_RETRY and moved["sender"] == Sender.DISPATCHER:
             moved = yield from renew_tries(key, moved, ruling.more)
         return Resolved(answer.case, moved)
     return answer
+
+
+def _withdrawn(key: OperationKey, operation: Row, ruling: Ruling) -> Script[None]:
+    """Leave the decision unused that permitted what did not happen; where it is closed, it is not wanted any more."""
+    if ruling.verdict not in {Verdict.DID_NOT_HAPPEN_RETRY, Verdict.DID_NOT_HAPPEN_CLOSE}:
+        return
+    yield from gates.unused(key, operation)
+    if ruling.verdict is Verdict.DID_NOT_HAPPEN_CLOSE:
+        yield from gates.end_unused(key, ApprovalEvent.CANCELLED, by=ruling.by.shown, reason=ruling.reason)
 
 
 def renew_tries(key: OperationKey, row: Row, more: int) -> Script[Row]:

@@ -129,6 +129,8 @@ def _settle_other(request: Request, granted: Granted, outcome: Outcome, *, wait:
     moved = _row(request, granted.attempt, state, stored, told["now"])
     if state is OperationState.UNKNOWN:
         return Settled(moved, (yield from open_case(key, moved, CaseKind.UNKNOWN_OUTCOME, _lost_reason(outcome))))
+    if outcome.outcome is AttemptOutcome.NOT_SENT and proof is None:
+        yield from gates.unused(key, row)
     if row["sender"] == Sender.DISPATCHER:
         yield from put_off(key, moved, why=outcome.error_text or outcome.error_class, wait=wait)
     return Settled(moved)
@@ -267,7 +269,10 @@ LATE_REPLY = "a late reply"
 
 def _late_proof(key: OperationKey, row: Row, outcome: Outcome, kind: CaseKind | None) -> Script[Settled]:
     state = advance(OPERATION, OperationState(row["state"]), _LATE_EVENT[outcome.outcome])
-    yield from gates.end_overtaken(key, by=LATE_REPLY)
+    if outcome.outcome is AttemptOutcome.NOT_SENT:
+        yield from gates.unused(key, row)
+    else:
+        yield from gates.end_overtaken(key, by=LATE_REPLY)
     moved = yield from settle_unmoved(key, row, state, outcome, EvidenceKind.LATE_REPLY)
     if kind is not None:
         yield from open_case(key, moved, kind, f"late proof that it happened, while it counted as {row['state']}")

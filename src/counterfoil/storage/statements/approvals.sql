@@ -111,6 +111,16 @@ where tenant = :tenant
   and spent_at >= :claimed_at
 returning seq;
 
+-- name: leave_decision_unused
+-- Take back that an operation was sent under the decision that holds: each attempt provably sent nothing.
+update counterfoil_approval
+set spent_at = null
+where tenant = :tenant
+  and operation_id = :operation_id
+  and state = :state
+  and spent_at is not null
+returning seq;
+
 -- name: permit_operation_if_unmoved
 -- Let an operation be sent, until its decision runs out.
 update counterfoil_operation
@@ -202,7 +212,6 @@ where tenant = :tenant
   and thread_id = :thread_id
   and thread_id is not null
   and settled_at is null
-  and attempt = 0
   and (state = 'awaiting_approval' or (state = 'pending' and sender = 'caller' and approved_until is not null))
 order by operation_id;
 
