@@ -26,7 +26,8 @@ class Policy:
             be a pure function of them. Without it, all do.
         decide_within: How long a decision is waited for; after it the operation is expired, for good.
         valid_for: How long a decision holds; what is not sent until then is asked about again.
-        edits_need_another: Whether whoever edits an operation must leave it to somebody else to approve it.
+        edits_need_another: Whether whoever edits an operation must leave it to somebody else to approve it, and what is
+            edited in place of it, too.
     """
 
     when: Callable[..., bool] | None = None

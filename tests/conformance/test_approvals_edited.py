@@ -18,6 +18,7 @@ from counterfoil.errors import (
 from counterfoil.model import Origin, Trusted
 from tests.conformance.subject import Subject
 from tests.conformance.test_approvals import GATED, ID, TENANT, asked, colour, decide, listed, request, show, store
+from tests.conformance.test_outbox import MINUTE, pass_by
 
 __all__ = ["colour", "store"]
 
@@ -131,6 +132,44 @@ def test_whoever_edits_may_approve_it_unless_the_policy_says_otherwise(subject: 
     with pytest.raises(OwnRequest):
         decide(subject, "approve", follower.approval_id, by="bot")
     assert decide(subject, "approve", follower.approval_id).approved
+
+
+def test_nobody_who_edited_what_led_to_it_approves_it_where_another_is_needed(subject: Subject) -> None:
+    strict = subject.ticket(approval=Policy(edits_need_another=True))
+    first = edit(subject, request(subject, strict, title="a", principal="bot").approval_id, "b", by="Mei")
+    second = edit(subject, first.approval_id, "c", by="zoe")
+    third = edit(subject, second.approval_id, "d", by="eve")
+    for by in ("mei", " MEI", "me\u200bi", "zoe", "Zoe", "eve", "bot"):
+        with pytest.raises(OwnRequest):
+            decide(subject, "approve", third.approval_id, by=by)
+    fourth = edit(subject, third.approval_id, "e", by="mei")  # to write again permits nothing
+    assert decide(subject, "reject", fourth.approval_id, by="zoe").state == "rejected"
+
+
+def test_who_edited_for_another_asker_may_approve_what_is_asked_anew(subject: Subject) -> None:
+    strict = subject.ticket(approval=Policy(edits_need_another=True))
+    edit(subject, asked_by(subject, strict, "one"), "b", by="mei")
+    again = asked_by(subject, strict, "two")
+    assert show(subject, again).arguments == {"title": "a"}  # nothing of it is mei's
+    assert decide(subject, "approve", again, by="mei").approved
+    follower = edit(subject, again, "c", by="zoe")
+    with pytest.raises(OwnRequest):
+        decide(subject, "approve", follower.approval_id, by="zoe")
+    assert decide(subject, "approve", follower.approval_id, by="mei").approved
+
+
+def test_who_edited_is_kept_in_mind_when_it_is_asked_about_again(subject: Subject) -> None:
+    strict = subject.ticket(approval=Policy(edits_need_another=True, valid_for="10m"))
+    first = edit(subject, asked(subject, strict), "b", by="mei")
+    second = edit(subject, first.approval_id, "c", by="zoe")
+    decide(subject, "approve", second.approval_id, by="ann")
+    pass_by(subject, 11 * MINUTE)
+    again = asked(subject, strict)
+    assert again != second.approval_id
+    for by in ("mei", "zoe"):
+        with pytest.raises(OwnRequest):
+            decide(subject, "approve", again, by=by)
+    assert decide(subject, "approve", again, by="ann").approved
 
 
 def test_an_edit_is_asked_about_whatever_it_says(subject: Subject) -> None:

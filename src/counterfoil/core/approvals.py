@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from counterfoil.core.machine import legal
 from counterfoil.core.states import (
@@ -16,6 +16,9 @@ from counterfoil.core.states import (
     OperationEvent,
     OperationState,
 )
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 _EDITED: Final = re.compile(r"~edit-[0-9]+\Z")
 """How an operation is marked that follows an edited one; no plain id can spell it, since templates escape the `~`."""
@@ -48,6 +51,25 @@ def root_of(operation_id: str) -> str:
 def successor_of(root: str, number: int) -> str:
     """Return the id of the operation that follows as the n-th."""
     return f"{root}~edit-{number}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Written:
+    """Who wrote an operation, if a person did, and which one it follows."""
+
+    by: str | None
+    follows: str | None
+
+
+def editors_of(operation_id: str, written: Mapping[str, Written]) -> frozenset[str]:
+    """Return who wrote an operation, or one of those that lead to it."""
+    editors: set[str] = set()
+    last: str | None = operation_id
+    while last is not None and (one := written.get(last)) is not None:
+        if one.by is not None:
+            editors.add(one.by)
+        last = one.follows
+    return frozenset(editors)
 
 
 # --- what people decide ----------------------------------------------------------------------------------------------

@@ -20,7 +20,9 @@ from counterfoil.core.approvals import (
     Question,
     Ruling,
     TimeOver,
+    Written,
     decide_ruling,
+    editors_of,
     root_of,
     successor_of,
 )
@@ -158,7 +160,7 @@ def decide(tenant: str, seq: int, decision: Decision) -> Script[Answer]:
     approval = yield from one_row("get_approval", tenant=tenant, seq=seq)
     if row is None or approval is None:
         return NoApproval()  # it is kept no longer
-    match decide_ruling(_question(approval, row), decision.ruling, by=decision.actor.who):
+    match decide_ruling((yield from _question(approval, row, decision.ruling)), decision.ruling, by=decision.actor.who):
         case MayDecide():
             there = yield from _there_already(key, decision.follower)
             if there is not None:
@@ -226,8 +228,10 @@ def find_decision(tenant: str, seq: int, decision: Decision) -> Script[Answer | 
     return Decided(approval, (yield from held_row("get_operation", **key_params(key))), is_new=True)
 
 
-def _question(approval: Row, row: Row) -> Question:
-    barred = {approval["requested_by"], approval["edited_by"] if approval["needs_another"] else None}
+def _question(approval: Row, row: Row, ruling: Ruling) -> Script[Question]:
+    barred = {approval["requested_by"]}
+    if approval["needs_another"] and ruling is Ruling.APPROVE:
+        barred |= yield from _editors(approval)
     return Question(
         state=ApprovalState(approval["state"]),
         operation=OperationState(row["state"]),
@@ -236,6 +240,15 @@ def _question(approval: Row, row: Row) -> Question:
         barred=frozenset(compared(name) for name in barred if name is not None),
         now=approval["now"],  # it was read after the lock, for which this may have waited
     )
+
+
+def _editors(approval: Row) -> Script[frozenset[str]]:
+    """Read who wrote the operation that is asked about, or one of those that lead to it: some of it may be theirs."""
+    if approval["edited_by"] is None and approval["follows"] is None:
+        return frozenset()
+    asked = yield from all_rows("list_approvals_of_root", tenant=approval["tenant"], root_id=approval["root_id"])
+    written = {one["operation_id"]: Written(by=one["edited_by"], follows=one["follows"]) for one in asked}
+    return editors_of(approval["operation_id"], written)
 
 
 def _decided(key: OperationKey, row: Row, approval: Row, decision: Decision) -> Script[Decided]:
