@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from counterfoil import answers
@@ -33,7 +34,7 @@ from counterfoil.outboxing import scope
 from counterfoil.performing import Read, Write, go_on_with
 from counterfoil.policy import ASKED
 from counterfoil.storage import rows
-from counterfoil.storage.scripts import approvals
+from counterfoil.storage.scripts import approvals, grants
 from counterfoil.storage.scripts.approvals import Answer, Decided, Decision, Follower, Hindered, NoApproval, Taken
 
 if TYPE_CHECKING:
@@ -73,6 +74,8 @@ def find_or_ask(job: Job) -> Generator[Read | Write, Any, Seen]:
         seen: Seen | None = yield Read(lambda: approvals.look(job.request))
         if seen is None:
             seen = yield Write(lambda: approvals.request(job.request))
+        if job.request.strict and isinstance(seen.decision, Mismatch | WrongEffect):
+            yield Write(partial(grants.invented, job.request, seen.row))
         if seen.follower is None:
             return seen
         yield from go_on_with(job, seen.follower)

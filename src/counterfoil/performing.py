@@ -17,11 +17,13 @@ from counterfoil.core.effects import (
     Closed,
     Held,
     MayClaim,
+    Mismatch,
     NeedsApproval,
     OtherVersion,
     SameEffect,
     Superseded,
     Unsettled,
+    WrongEffect,
 )
 from counterfoil.core.states import OperationState
 from counterfoil.core.unknown import AskProvider, Resend
@@ -31,7 +33,7 @@ from counterfoil.model import CannotTell, Found, LookupAnswer, NotSent, Operatio
 from counterfoil.providing import answer_type
 from counterfoil.results import NeverStarted, Result, Returned, found_outcome, outcome_of, storable
 from counterfoil.storage import rows
-from counterfoil.storage.scripts import approvals, claims, lookups, settling
+from counterfoil.storage.scripts import approvals, claims, grants, lookups, settling
 from counterfoil.storage.scripts.claims import Granted, LostRace, NoRow, Request, Seen
 from counterfoil.storage.scripts.lookups import MayRetry, StillUnknown
 from counterfoil.storage.scripts.settling import Late, Settled
@@ -191,6 +193,9 @@ def perform(job: Job) -> Protocol[Receipt[Any]]:  # noqa: C901, PLR0912 - one ar
                 seen = yield from _follow(job, seen)
             case Seen(Closed(OperationState.REJECTED), approval=asked) if _is_anothers(asked, job):
                 yield Write(partial(approvals.note_try, job.request, asked))
+                return answers.conclude(job.effect, job.bound, seen, job.error)
+            case Seen(Mismatch() | WrongEffect(), row) if job.request.strict:
+                yield Write(partial(grants.invented, job.request, row))
                 return answers.conclude(job.effect, job.bound, seen, job.error)
             case Seen(OtherVersion(stored)) if (begun := REGISTRY.find(job.effect.name, stored)) is not None:
                 job.go_on_as(begun)

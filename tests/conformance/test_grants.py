@@ -1,5 +1,6 @@
 """A strict program sends what trusted code granted for exactly these arguments, or a person approved; nothing else."""
 
+from operator import attrgetter
 from typing import Any
 
 import pytest
@@ -7,6 +8,7 @@ import pytest
 from counterfoil import Policy, Principal, Provider
 from counterfoil.errors import (
     ApprovalRequired,
+    DifferentEffect,
     EffectNotSent,
     FingerprintMismatch,
     GrantNotFound,
@@ -75,6 +77,65 @@ def test_what_is_granted_is_its_meaning_of_then(subject: Subject, strict: Any) -
     assert len(subject.sent) == 0
     subject.perform(after, cf=strict, text="a", to="bob")
     assert subject.sent.bodies == [{"to": "bob", "text": "a"}]
+
+
+def refusals(subject: Subject) -> list[tuple[Any, ...]]:
+    noted = sorted((row for row in subject.rows("audit") if row["act"] == "grant.refuse"), key=lambda row: row["seq"])
+    return [(row["who"], row["subject"], row["request_id"], row["state_before"], row["state_after"]) for row in noted]
+
+
+OTHERS = {"another payload": (False, "b"), "another effect": (True, "a")}
+
+
+@pytest.mark.parametrize("invention", OTHERS)
+@pytest.mark.parametrize("how", ["perform", "enqueue", "enqueue_all", "approvals.request"])
+@pytest.mark.parametrize("begun", ["performed", "approved", "waiting"])
+def test_each_invention_under_an_id_in_use_is_noted_once(
+    subject: Subject, strict: Any, begun: str, how: str, invention: str
+) -> None:
+    """In an id that is in use, whatever became of it, as under a new one."""
+    gated = Policy() if begun != "performed" else None
+    made, other = subject.ticket(approval=gated), subject.ticket(approval=gated)
+    if gated is None:
+        subject.settle(strict.grants.issue(made, by="gateway", title="a", **ASKED))
+        subject.perform(made, cf=strict, title="a")
+    else:
+        asked = subject.settle(strict.approvals.request(made, title="a", **ASKED))
+        if begun == "approved":
+            subject.settle(strict.approvals.approve(asked.approval_id, tenant="team-a", by="mei"))
+            subject.perform(made, cf=strict, title="a")
+    before = len(subject.sent)
+    is_other, title = OTHERS[invention]
+    given: tuple[Any, ...] = ([{"title": title}],) if how == "enqueue_all" else ()
+    named = ASKED if given else {**ASKED, "title": title}
+    for _ in range(2):
+        with pytest.raises((FingerprintMismatch, DifferentEffect, NotGranted)):
+            subject.settle(attrgetter(how)(strict)(other if is_other else made, *given, principal="Model", **named))
+    found = refusals(subject)
+    assert len(found) == 2
+    assert {each[:3] for each in found} == {("model", "ticket:r-1", "r-1")}
+    assert all(each[3].startswith("jcs1:") and each[4].startswith("jcs1:") for each in found)
+    assert len(subject.sent) == before
+
+
+def test_what_was_granted_beside_what_stands_there_is_a_mismatch_and_nothing_invented(
+    subject: Subject, strict: Any
+) -> None:
+    made = subject.ticket()
+    for title in ("a", "b"):
+        subject.settle(strict.grants.issue(made, by="gateway", title=title, **ASKED))
+    subject.perform(made, cf=strict, title="a")
+    with pytest.raises(FingerprintMismatch):
+        subject.perform(made, cf=strict, title="b")
+    assert refusals(subject) == []
+
+
+def test_a_program_that_is_not_strict_notes_no_mismatch(subject: Subject) -> None:
+    made = subject.ticket()
+    subject.perform(made, title="a")
+    with pytest.raises(FingerprintMismatch):
+        subject.perform(made, title="b")
+    assert refusals(subject) == []
 
 
 def test_a_grant_that_ran_out_or_was_revoked_permits_nothing(subject: Subject, strict: Any) -> None:

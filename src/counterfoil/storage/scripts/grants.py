@@ -60,33 +60,49 @@ def refusal(request: Request) -> Script[Ungranted | None]:
     """Say whether a strict program must refuse an operation, and note it: nobody permitted exactly this one.
 
     A person's approval permits it, and so does the wait for one: the gate lets nothing through without. What was
-    begun once goes on, and is answered from what is known of it.
+    begun once goes on, and is answered from what is known of it. Another payload or effect under an id that is in use
+    is neither.
     """
-    if not request.strict or request.gate is not None:
+    if not request.strict:
         return None
     row = yield from one_row("look_at_operation", **request.id)
-    if row is not None and (row["approved_until"] is not None or _was_begun(request, row)):
+    if (row is None or _is_this(request, row)) and _goes_on(request, row):
         return None
+    return Ungranted() if (yield from invented(request, row)) else None
+
+
+def invented(request: Request, row: Row | None) -> Script[bool]:
+    """Note that nobody permitted what is asked for, beside what stands there under its id; say whether that is so."""
     wanted = {"effect": request.effect, "identity_digest": request.digests.exact}
     if (yield from one_row("find_grant", **request.id, **wanted)) is not None:
-        return None
+        return False
     yield from audit.note(
         audit.asker(request.trusted),
         Deed.REFUSE,
         Subject(Kind.OPERATION, request.key.operation_id),
         tenant=request.key.tenant,
         reason=f"nobody granted {request.effect} with these arguments",
+        before=None if row is None else codec.text_digest(row["identity_digest"]),
         after=codec.text_digest(request.digests.exact),
         request_id=request.trusted.request_id,
     )
-    return Ungranted()
+    return True
 
 
-def _was_begun(request: Request, row: Row) -> bool:
-    """Say whether this very operation was begun or left to a dispatcher before, and does not wait to be begun again."""
-    is_this = row["effect"] == request.effect and row["identity_digest"] == request.digests.identity
-    waits_for_its_caller = row["state"] == OperationState.PENDING and row["sender"] == Sender.CALLER
-    return is_this and not waits_for_its_caller
+def _is_this(request: Request, row: Row) -> bool:
+    return bool(row["effect"] == request.effect and row["identity_digest"] == request.digests.identity)
+
+
+def _goes_on(request: Request, row: Row | None) -> bool:
+    """Say whether an operation waits for a decision, has one, or was begun before."""
+    if request.gate is not None:
+        return True
+    return row is not None and (row["approved_until"] is not None or _was_begun(row))
+
+
+def _was_begun(row: Row) -> bool:
+    """Say whether an operation was begun or left to a dispatcher before, and does not wait to be begun again."""
+    return not (row["state"] == OperationState.PENDING and row["sender"] == Sender.CALLER)
 
 
 def _noted(actor: Actor, deed: Deed, row: Row, *, reason: str = "", request_id: str | None = None) -> Script[None]:
