@@ -7,6 +7,7 @@ import pytest
 
 from counterfoil import Counterfoil, Policy, effect
 from counterfoil.errors import ApprovalRejected, ApprovalRequired
+from counterfoil.testing.clock import FakeClock
 from tests.cli.conftest import Line
 
 SECRET = "sk_live_4eC39HqLyjWDarjtT1zdp7dc"
@@ -88,6 +89,32 @@ def test_every_view_of_an_operation_says_what_it_waits_for(empty: Line, cf: Coun
     assert "awaiting_approval" in empty("outbox list", *T).stdout
     assert "approval-2" in empty("outbox show r-2/gated", *T).stdout
     assert empty.json("db status")["operations"]["awaiting_approval"] == 2
+
+
+def no_receipt(line: Line, operation: str) -> dict[str, Any]:
+    told = line.error(f"receipts show {operation}", *T, exit_code=1)
+    assert told["code"] == "no-receipt"
+    assert told["message"].startswith("It did not happen.")
+    return dict(told)
+
+
+def test_the_receipt_of_what_was_not_sent_is_missing_since_it_did_not_happen(empty: Line, cf: Counterfoil) -> None:
+    for number in (2, 3, 4):
+        cf.enqueue(gated, **{**ASKED, "request_id": f"r-{number}"})
+    waits = no_receipt(empty, "r-1/gated")
+    assert "A person decides about approval-1, until" in waits["message"]
+    assert "Run: counterfoil approvals show approval-1 --tenant team-A" in waits["message"]
+    assert waits["retry"] == "after_reconcile"
+    empty("approvals reject approval-1", *T, "--reason", "not this customer")
+    empty("approvals cancel approval-2", *T, "--reason", "late")
+    with Counterfoil.open(empty.url, clock=FakeClock(5_000_000_000_000)) as later:
+        later.drain(gated)
+    for operation, why in {
+        "r-1/gated": "not this customer", "r-2/gated": "cancelled by", "r-3/gated": "nobody decided in time",
+    }.items():  # fmt: skip
+        told = no_receipt(empty, operation)
+        assert why in told["message"]
+        assert told["retry"] == "never"
 
 
 APP = None

@@ -50,17 +50,18 @@ def show(session: Session, operation: str) -> None:
 
 
 def no_receipt(detail: OperationDetail) -> OperationError:
-    """Say why there is no receipt, as the error that `perform` would raise."""
+    """Say why there is no receipt."""
     from counterfoil.core.reconcile import open_case
     from counterfoil.core.states import OperationState
     from counterfoil.errors import (
         EffectNotSent,
         EffectRefused,
-        OperationClosed,
+        NoReceipt,
         OperationExpired,
         OperationInProgress,
         OutcomeUnknown,
     )
+    from counterfoil.exits import Retry
     from counterfoil.operations import explained
 
     operation, told, case = detail.operation, explained(detail), open_case(detail.cases)
@@ -78,9 +79,13 @@ def no_receipt(detail: OperationDetail) -> OperationError:
         OperationState.IN_FLIGHT: OperationInProgress,
         OperationState.PENDING: EffectNotSent,
     }
-    return kinds.get(OperationState(operation.state), OperationClosed)(
+    state = OperationState(operation.state)
+    error = kinds.get(state, NoReceipt)(
         " ".join(told.lines),
         tenant=operation.tenant,
         operation_id=operation.operation_id,
         case_id=None if case is None else case.case_id,
     )
+    if state in {OperationState.AWAITING_APPROVAL, OperationState.PARKED}:
+        error.retry = Retry.AFTER_RECONCILE  # a person may let it happen yet
+    return error

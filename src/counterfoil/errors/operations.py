@@ -127,6 +127,12 @@ class OperationParked(OperationError):
     exit = Exit.CONFLICT
 
 
+class NoReceipt(OperationError):
+    """The operation has no receipt, since it did not happen: it waits for a person, or was ended before it was sent."""
+
+    code = "no-receipt"
+
+
 class FenceLost(OperationError):
     """The caller lost its claim while its effect ran; `receipt` is the winner's, if there is one."""
 
