@@ -178,7 +178,9 @@ def edited(asked: Deciding, found: tuple[Row, Row] | None, changes: object) -> D
 def _trusted_of(effect: Effect[Any], stored: Mapping[str, Any], row: Row) -> Trusted:
     """Return what an operation was asked for in, its thread as its own arguments call it."""
     trusted = stored_trusted(row)
-    return replace(trusted, thread_id=stored["thread_id"]) if "thread_id" in effect.filled_in else trusted
+    if "thread_id" not in effect.filled_in:
+        return trusted
+    return replace(trusted, thread_id=stored.get("thread_id", trusted.thread_id))
 
 
 def proposed(answer: object, to: object) -> list[Proposal]:

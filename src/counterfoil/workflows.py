@@ -273,7 +273,8 @@ class Workflows:
         """Delete all that is kept of a workflow but for its operations; say whether there was anything.
 
         Checkpoints, waits, events and the input are gone. Operations and receipts stay as proof for as long as their
-        retention says, and what was enqueued is sent. A process that dies meanwhile has deleted all of it or nothing.
+        retention says, and what was enqueued is sent; what its steps have asked people about is cancelled. A process
+        that dies meanwhile has deleted all of it or nothing.
         It is noted as done by the operating-system user, unless it says by whom.
 
         Raises:

@@ -9,6 +9,7 @@ import pytest
 from langgraph.types import Command, interrupt
 
 from counterfoil import CannotTell, Found, NotSent, Policy
+from counterfoil.access import system_user
 from counterfoil.core.access import Actor
 from counterfoil.core.entries import FIRST_PAUSE_MS
 from counterfoil.errors import (
@@ -682,6 +683,80 @@ def test_what_was_tried_without_that_anything_was_sent_ends_with_a_cancelled_wor
     flows.act("cancel")
     (approval,) = flows.subject.rows("approval")
     assert (flows.subject.state, approval["state"], approval["decided_by"]) == ("cancelled", "cancelled", "ann")
+
+
+def test_nobody_is_asked_any_more_for_a_workflow_that_is_deleted(flows: Flows) -> None:
+    pay = flows.subject.ticket(key="{workflow_id}/{title}", approval=Policy())
+
+    def left(state: State) -> Steps:
+        yield do.enqueue(pay, title="left")  # what was enqueued is sent all the same, once it is approved
+        return {}
+
+    def asks(title: str) -> Any:
+        def steps(state: State) -> Steps:
+            yield do.approve(pay, title=title)
+            return {}
+
+        return flows.node(steps)
+
+    flows.register(chain(left=flows.node(left), approved=asks("approved"), asked=asks("asked")))
+    flows.start()
+    flows.drain()
+    approvals = flows.cf.approvals
+    numbers = {row["operation_id"]: f"approval-{row['seq']}" for row in flows.subject.rows("approval")}
+    flows.subject.settle(approvals.approve(numbers[f"{ID}/approved"], tenant=TENANT, by="mei"))
+    flows.drain()
+    assert flows.act("delete")
+    assert {row["operation_id"]: row["state"] for row in flows.subject.rows("approval")} == {
+        f"{ID}/left": "pending",
+        f"{ID}/approved": "cancelled",
+        f"{ID}/asked": "cancelled",
+    }
+    noted = sorted(flows.subject.rows("audit"), key=lambda row: int(row["seq"]))
+    assert [(row["act"], row["subject"], row["who"], row["reason"]) for row in noted[1:]] == [
+        ("cancel", f"{ID}/approved", "ann", "as she was told"),
+        ("cancel", f"{ID}/asked", "ann", "as she was told"),
+        ("workflow.delete", ID, "ann", "as she was told"),
+    ]
+    assert not flows.act("delete")
+    (waiting,) = flows.subject.settle(approvals.list(tenant=TENANT)).items
+    flows.subject.settle(approvals.approve(waiting.approval_id, tenant=TENANT, by="mei"))
+    flows.drain(pay)
+    assert flows.subject.sent.bodies == [{"title": "left"}]
+
+
+def test_nobody_is_asked_any_more_for_a_workflow_whose_thread_is_deleted(flows: Flows) -> None:
+    pay = flows.subject.ticket(key="{workflow_id}/{title}", approval=Policy())
+
+    def steps(state: State) -> Steps:
+        yield do.approve(pay, title="a")
+        return {}
+
+    flows.register(chain(pay=flows.node(steps)))
+    flows.start()
+    flows.drain()
+    saver = flows.cf.saver(tenant=TENANT)
+    flows.subject.settle(saver.adelete_thread(ID) if flows.subject.colour != SYNC else saver.delete_thread(ID))
+    assert (flows.subject.state, flows.subject.rows("approval")[0]["state"]) == ("cancelled", "cancelled")
+    (noted,) = flows.subject.rows("audit")
+    assert (noted["act"], noted["subject"], noted["who"]) == ("cancel", f"{ID}/a", system_user())
+
+
+def test_what_was_asked_is_asked_still_where_a_workflow_may_not_be_deleted(flows: Flows) -> None:
+    pay = flows.subject.ticket(key="{workflow_id}/{title}", approval=Policy())
+
+    def steps(state: State) -> Steps:
+        yield do.approve(pay, title="a")
+        return {}
+
+    flows.register(chain(pay=flows.node(steps)))
+    flows.start()
+    flows.drain()
+    with pytest.raises(WorkflowHindered):
+        flows.act("delete", expect_version=99)
+    assert (flows.subject.state, flows.status()) == ("awaiting_approval", "waiting")
+    assert flows.act("delete", reason="")
+    assert flows.subject.rows("approval")[0]["reason"] == "its workflow was deleted"
 
 
 # --- graphs that change ----------------------------------------------------------------------------------------------

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from langgraph.checkpoint.base import BaseCheckpointSaver
 
+from counterfoil.access import acting, system_user
+from counterfoil.core.access import Act
 from counterfoil.core.durations import utc_text
 from counterfoil.core.templates import validate_id
 from counterfoil.core.workflows import Taken
@@ -21,6 +23,7 @@ from counterfoil.writing import awrite, write
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
+    from counterfoil.core.access import Actor
     from counterfoil.desk import Desk
     from counterfoil.storage.script import Maker, Script
 
@@ -78,14 +81,17 @@ class Upkeep(BaseCheckpointSaver[str]):
     tenant: str
 
     def delete_thread(self, thread_id: str) -> None:
-        """Delete a thread's checkpoints; its receipts stay. A run that is at work on it can write nothing more."""
-        key, tried = self._key(thread_id), Deleted()
-        write(self.desk, lambda: checkpoints.delete_thread(key, tried=tried), tenant=key.tenant)
+        """Delete a thread's checkpoints; its receipts stay. A run that is at work on it can write nothing more.
+
+        What the steps of a workflow have asked people about ends with it, as done by the operating-system user.
+        """
+        key, tried, by = self._key(thread_id), Deleted(), self._actor()
+        write(self.desk, lambda: checkpoints.delete_thread(key, tried=tried, by=by), tenant=key.tenant)
 
     async def adelete_thread(self, thread_id: str) -> None:
         """Delete a thread's checkpoints; see `delete_thread`."""
-        key, tried = self._key(thread_id), Deleted()
-        await awrite(self.desk, lambda: checkpoints.delete_thread(key, tried=tried), tenant=key.tenant)
+        key, tried, by = self._key(thread_id), Deleted(), self._actor()
+        await awrite(self.desk, lambda: checkpoints.delete_thread(key, tried=tried, by=by), tenant=key.tenant)
 
     def copy_thread(self, source_thread_id: str, target_thread_id: str) -> None:
         """Copy a thread's history to another thread; the copy of a branch is in the same branch.
@@ -154,6 +160,9 @@ class Upkeep(BaseCheckpointSaver[str]):
 
     def _key(self, thread_id: object) -> ThreadKey:
         return ThreadKey(tenant=self.tenant, thread_id=validate_id("thread id", str(thread_id)))
+
+    def _actor(self) -> Actor:
+        return acting(system_user(), act=Act.OPERATE, tenant=self.tenant)
 
     def _threads_of(self, run_id: str) -> Maker[list[ThreadKey]]:
         return lambda: history.threads_of_run(self.tenant, run_id)

@@ -37,6 +37,7 @@ from counterfoil.core.states import (
     ApprovalState,
     OperationEvent,
     OperationState,
+    Sender,
     WorkflowStatus,
 )
 from counterfoil.model import ApprovalDetail, OperationKey
@@ -334,14 +335,19 @@ def _wake(row: Row) -> Script[None]:
         yield Wake(thread["tenant"], thread["thread_id"], woken["graph"], woken["graph_version"])
 
 
-def cancel_all(tenant: str, thread_id: str, *, by: Actor, reason: str) -> Script[None]:
-    """End all that a thread has asked for and not sent yet, as it goes on no more; each is noted."""
+def cancel_all(tenant: str, thread_id: str, *, by: Actor, reason: str, enqueued: bool) -> Script[None]:
+    """End all that a thread has asked for and not sent yet, as it goes on no more; each is noted.
+
+    What it `enqueued` is left to a worker, and may outlive it.
+    """
     found = yield from all_rows("list_undone_of_thread", tenant=tenant, thread_id=thread_id)
     for one in found:
         key = OperationKey(tenant=tenant, operation_id=one["operation_id"])
         row = yield from one_row("lock_operation", **key_params(key))
+        if row is None or not (enqueued or row["sender"] == Sender.CALLER):
+            continue
         # it may have been sent while its lock was waited for
-        if row is not None and isinstance(decide_act(Act.CANCEL, (yield from standing(key, row))), Permitted):
+        if isinstance(decide_act(Act.CANCEL, (yield from standing(key, row))), Permitted):
             yield from gates.end_unused(key, ApprovalEvent.CANCELLED, by=by.shown, reason=reason)
             why = f"cancelled by {by.shown}: {reason}"
             closed = yield from gates.close(key, row, OperationEvent.CANCELLED, why=why)

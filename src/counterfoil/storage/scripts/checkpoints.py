@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING, Any
 
 from counterfoil.core.states import ThreadState
 from counterfoil.storage.script import Row, Script, all_rows, lone_row, one_row
-from counterfoil.storage.scripts import threads
+from counterfoil.storage.scripts import approvals, threads
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
+    from counterfoil.core.access import Actor
     from counterfoil.storage.scripts.threads import ThreadKey
 
 NAMESPACE_END = "|"
@@ -236,9 +237,14 @@ class Deleted:
         self.place = next(iter(checkpoints), None)
 
 
-def delete_thread(key: ThreadKey, *, tried: Deleted) -> Script[None]:
+ENDED_WITH = "its workflow was deleted"
+"""Why nobody is asked any more, where whoever deleted it gave no reason."""
+
+
+def delete_thread(key: ThreadKey, *, tried: Deleted, by: Actor, reason: str = "") -> Script[None]:
     """Delete a thread with all its checkpoints; receipts outlive it.
 
+    What the steps of a workflow have asked people about, or were permitted and did not send yet, ends with it.
     A thread without a row cannot be locked: a run that begins on it meanwhile keeps whatever it stores. So does one
     that began when the thread had been deleted, and nobody had heard of it.
     """
@@ -250,6 +256,7 @@ def delete_thread(key: ThreadKey, *, tried: Deleted) -> Script[None]:
         yield from all_rows(f"delete_thread_{what}", **key.params)
     yield from all_rows("delete_unnamed_channels", **key.params)
     if row is not None and row["status"] is not None:
+        yield from approvals.cancel_all(key.tenant, key.thread_id, by=by, reason=reason or ENDED_WITH, enqueued=False)
         yield from _forget_workflow(key)
     if row is not None:
         yield from one_row("reset_thread", **key.params, state=ThreadState.IDLE)

@@ -36,7 +36,7 @@ def delete(
         return was_there
     if _is_run(row) or expected_version not in {None, row["version"]}:
         return Hindered((yield from held_row("get_workflow", **key.params)))
-    yield from checkpoints.delete_thread(key, tried=Deleted())
+    yield from checkpoints.delete_thread(key, tried=Deleted(), by=by, reason=reason)
     yield from _note(key, row, by, reason)
     tried.is_tried = True
     return True

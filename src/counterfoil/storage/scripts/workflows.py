@@ -300,7 +300,7 @@ def cancel(key: ThreadKey, *, by: Actor, reason: str, expected_version: int | No
         error_class=CANCELLED_BY,
         error_text=f"cancelled by {by.shown}: {reason}",
     )
-    yield from approvals.cancel_all(key.tenant, key.thread_id, by=by, reason=reason)
+    yield from approvals.cancel_all(key.tenant, key.thread_id, by=by, reason=reason, enqueued=True)
     return Done((yield from _noted(key, row, by, Deed.CANCEL_WORKFLOW, reason)))
 
 
