@@ -227,8 +227,19 @@ class Approval:
 
     @property
     def approved(self) -> bool:
-        """Say whether a person said yes."""
-        return self.state == "approved"
+        """Say whether a person said yes, and that it held at `now`, or was used while it did."""
+        return self.state == "approved" and not self.ran_out
+
+    @property
+    def ran_out(self) -> bool:
+        """Say whether it was over at `now` with nothing done: nobody decided in time, or nothing was sent in time.
+
+        What was not sent is asked about again, as another approval, once somebody or a worker wants to send it.
+        """
+        if self.spent_at is not None:
+            return False
+        until = {"pending": self.decide_by, "approved": self.valid_until}.get(self.state)
+        return until is not None and until <= self.now
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,6 +9,7 @@ from counterfoil import Counterfoil, Policy, effect
 from counterfoil.errors import ApprovalRejected, ApprovalRequired
 from counterfoil.testing.clock import FakeClock
 from tests.cli.conftest import Line
+from tests.stores import execute
 
 SECRET = "sk_live_4eC39HqLyjWDarjtT1zdp7dc"
 ASKED: dict[str, Any] = {
@@ -115,6 +116,23 @@ def test_the_receipt_of_what_was_not_sent_is_missing_since_it_did_not_happen(emp
         told = no_receipt(empty, operation)
         assert why in told["message"]
         assert told["retry"] == "never"
+
+
+def test_what_ran_out_is_shown_as_run_out(empty: Line, cf: Counterfoil) -> None:
+    empty("approvals approve approval-1", *T)
+    cf.enqueue(gated, **{**ASKED, "request_id": "r-2"})
+    execute(empty.url, "update counterfoil_approval set valid_until = 1 where seq = 1")
+    execute(empty.url, "update counterfoil_approval set decide_by = 1 where seq = 2")
+    assert "approved, ran out" in empty("approvals list --state approved", *T).stdout
+    assert "approved, ran out" in empty("ops show r-1/gated", *T).stdout
+    assert "It ran out at 1970" in empty("approvals show approval-1", *T).stdout
+    assert "pending, ran out" in empty("approvals list", *T).stdout
+    shown = empty("approvals show approval-2", *T).stdout
+    assert "Nobody decided by 1970" in shown
+    assert "Run:" not in shown
+    for command in ("approvals show approval-1", "approvals show approval-2"):
+        assert empty.json(command, *T)["ran_out"] is True
+    assert empty.json("ops show r-1/gated", *T)["approvals"][0]["ran_out"] is True
 
 
 APP = None

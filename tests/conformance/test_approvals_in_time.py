@@ -322,3 +322,46 @@ def test_a_policy_that_came_later_judges_what_is_stored_and_not_what_the_caller_
         with pytest.raises(expected[1]):
             subject.perform(sent, to="ann", text="mild")
     assert (subject.state, len(subject.sent)) == ("awaiting_approval" if end is not_sent else "unknown", 1)
+
+
+def test_an_approval_says_that_it_ran_out_before_anybody_asks_again(subject: Subject) -> None:
+    create = subject.ticket(approval=BRIEF)
+    first = asked(subject, create)
+    decide(subject, "approve", first)
+    pass_by(subject, VALID - SOON)
+    assert (show(subject, first).approval.approved, show(subject, first).approval.ran_out) == (True, False)
+    pass_by(subject, SOON)
+    for lapsed in (show(subject, first).approval, *listed(subject, state="approved")):
+        assert (lapsed.state, lapsed.approved, lapsed.ran_out) == ("approved", False, True)
+    assert listed(subject) == []
+    again = asked(subject, create)
+    assert [one.approval_id for one in listed(subject)] == [again]
+    assert (show(subject, first).approval.state, show(subject, first).approval.ran_out) == ("expired", False)
+
+
+def test_a_question_says_that_nobody_decided_in_time_before_that_is_recorded(subject: Subject) -> None:
+    first = asked(subject, subject.ticket(approval=BRIEF))
+    pass_by(subject, WITHIN - SOON)
+    assert not show(subject, first).approval.ran_out
+    pass_by(subject, SOON)
+    (over,) = listed(subject)
+    assert (over.state, over.ran_out, over.approved) == ("pending", True, False)
+
+
+def test_a_decision_that_was_used_in_time_does_not_run_out(subject: Subject) -> None:
+    create = subject.ticket(approval=BRIEF)
+    first = asked(subject, create)
+    decide(subject, "approve", first)
+    subject.perform(create, title="a")
+    pass_by(subject, VALID)
+    assert (show(subject, first).approval.approved, show(subject, first).approval.ran_out) == (True, False)
+
+
+def test_a_decision_runs_out_also_after_a_try_that_sent_nothing(subject: Subject) -> None:
+    create = subject.ticket(not_sent, approval=BRIEF)
+    first = asked(subject, create)
+    decide(subject, "approve", first)
+    with pytest.raises(EffectNotSent):
+        subject.perform(create, title="a")
+    pass_by(subject, VALID)
+    assert (show(subject, first).approval.approved, show(subject, first).approval.ran_out) == (False, True)

@@ -31,7 +31,7 @@ def command() -> None:
 def list_(session: Session, state: str, after: int | None, limit: int) -> None:
     """List approvals, the oldest first."""
     from counterfoil.approving import paged, wanted_state
-    from counterfoil.cli.output import note, say, show_json, table, when
+    from counterfoil.cli.output import approval_json, approval_state, note, say, show_json, table, when
     from counterfoil.operations import check_limit
     from counterfoil.storage.scripts import approvals
 
@@ -44,13 +44,13 @@ def list_(session: Session, state: str, after: int | None, limit: int) -> None:
         most,
     )
     if session.as_json:
-        show_json(page.items)
+        show_json([approval_json(each) for each in page.items])
         return
     if not page.items:
         say(EMPTY)
         return
     lines = [
-        (a.approval_id, a.tenant, a.operation_id, a.effect, a.state, a.requested_by or "-", when(a.decide_by))
+        (a.approval_id, a.tenant, a.operation_id, a.effect, approval_state(a), a.requested_by or "-", when(a.decide_by))
         for a in page.items
     ]
     table(["APPROVAL", "TENANT", "OPERATION", "EFFECT", "STATE", "ASKED BY", "DECIDE BY"], lines)
@@ -73,12 +73,10 @@ def show(session: Session, approval: str) -> None:
 
 
 def _json(found: ApprovalDetail) -> dict[str, Any]:
-    from dataclasses import asdict
-
-    from counterfoil.cli.output import operation_json
+    from counterfoil.cli.output import approval_json, operation_json
 
     return {
-        **asdict(found.approval),
+        **approval_json(found.approval),
         "arguments": _readable(found),
         "operation": operation_json(found.operation),
     }
@@ -99,6 +97,8 @@ def _show(found: ApprovalDetail) -> None:
 
     asked = found.approval
     say(clean(f"{asked.approval_id} is {asked.state}: {asked.effect} (version {asked.effect_version})"))
+    if asked.ran_out:
+        say(_ran_out(asked))
     if asked.decided_by is not None:
         say(clean(f"{asked.decided_by} decided at {when(asked.decided_at)}: {asked.reason or 'no reason given'}"))
     say()
@@ -123,10 +123,18 @@ def _show(found: ApprovalDetail) -> None:
     if found.others:
         say("\nUnder the same intent:")
         fields([(f"  {each.operation_id}", f"{each.state}, attempts: {each.attempt}") for each in found.others])
-    if asked.state == "pending":
+    if asked.state == "pending" and not asked.ran_out:
         say()
         say(clean(f"Run: counterfoil approvals approve {asked.approval_id} --tenant {asked.tenant}"))
         say(clean(f"Run: counterfoil approvals reject {asked.approval_id} --tenant {asked.tenant} --reason TEXT"))
+
+
+def _ran_out(asked: Approval) -> str:
+    from counterfoil.cli.output import when
+
+    if asked.state == "pending":
+        return f"Nobody decided by {when(asked.decide_by)}: it is over, and nothing is sent."
+    return f"It ran out at {when(asked.valid_until)} before anything was sent: that is asked about again first."
 
 
 def _spent(found: ApprovalDetail) -> str:
@@ -214,10 +222,10 @@ def _decide(session: Session, approval: str, ruling: str, reason: str) -> None:
 
 
 def _tell(session: Session, approval: Approval, told: str) -> None:
-    from counterfoil.cli.output import clean, say, show_json
+    from counterfoil.cli.output import approval_json, clean, say, show_json
 
     if session.as_json:
-        show_json(approval)
+        show_json(approval_json(approval))
     else:
         say(clean(told))
 

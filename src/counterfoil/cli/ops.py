@@ -119,7 +119,7 @@ def detail_json(detail: OperationDetail) -> dict[str, Any]:
     """Return an operation with its history as JSON shows it."""
     from dataclasses import asdict
 
-    from counterfoil.cli.output import operation_json, receipt_json
+    from counterfoil.cli.output import approval_json, operation_json, receipt_json
     from counterfoil.operations import explained
 
     return {
@@ -128,7 +128,7 @@ def detail_json(detail: OperationDetail) -> dict[str, Any]:
         "attempt_history": [asdict(each) for each in detail.attempts],
         "evidence": [asdict(each) for each in detail.evidence],
         "cases": [asdict(each) for each in detail.cases],
-        "approvals": [asdict(each) for each in detail.approvals],
+        "approvals": [approval_json(each) for each in detail.approvals],
         "receipt": None if detail.receipt is None else receipt_json(detail.receipt),
         "lineage": [operation_json(each) for each in detail.lineage],
     }
@@ -171,7 +171,7 @@ def show_operation(operation: Operation) -> None:
 
 def show_history(detail: OperationDetail) -> None:
     """Print attempts, evidence, cases and lineage as tables, those that exist."""
-    from counterfoil.cli.output import say, table, when
+    from counterfoil.cli.output import approval_state, say, table, when
 
     tables: list[tuple[list[str], list[list[object]]]] = [
         (
@@ -188,7 +188,14 @@ def show_history(detail: OperationDetail) -> None:
         (
             ["APPROVAL", "STATE", "ASKED", "DECIDE BY", "BY", "REASON"],
             [
-                [a.approval_id, a.state, when(a.requested_at), when(a.decide_by), a.decided_by or "-", a.reason or ""]
+                [
+                    a.approval_id,
+                    approval_state(a),
+                    when(a.requested_at),
+                    when(a.decide_by),
+                    a.decided_by or "-",
+                    a.reason or "",
+                ]
                 for a in detail.approvals
             ],
         ),

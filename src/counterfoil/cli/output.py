@@ -20,7 +20,7 @@ from counterfoil.core.states import AttemptOutcome, OperationState
 from counterfoil.model import OperationKey
 
 if TYPE_CHECKING:
-    from counterfoil.model import Case, Operation, Receipt
+    from counterfoil.model import Approval, Case, Operation, Receipt
 
 GAP: Final = "  "
 COLORS: Final[Mapping[str, str]] = {
@@ -136,6 +136,16 @@ def readable(arguments: Mapping[str, Any]) -> dict[str, Any]:
 
     shown = {name: redact_text(value) if isinstance(value, str) else value for name, value in arguments.items()}
     return {name: REDACTED if is_secret_name(name) else value for name, value in shown.items()}
+
+
+def approval_json(approval: Approval) -> dict[str, Any]:
+    """Return an approval as JSON shows it."""
+    return {**asdict(approval), "ran_out": approval.ran_out}
+
+
+def approval_state(approval: Approval) -> str:
+    """Return the state of an approval as people read it."""
+    return f"{approval.state}, ran out" if approval.ran_out else approval.state
 
 
 def case_json(case: Case) -> dict[str, Any]:

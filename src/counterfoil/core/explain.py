@@ -8,7 +8,16 @@ from typing import TYPE_CHECKING, Final
 from counterfoil.core.durations import duration_text, utc_text
 from counterfoil.core.leases import is_over
 from counterfoil.core.reconcile import case_without_value, open_case, permitted
-from counterfoil.core.states import CLOSED_UNSENT, PERMITTING, TERMINAL, CaseKind, OperationState, Sender, Verdict
+from counterfoil.core.states import (
+    CLOSED_UNSENT,
+    PERMITTING,
+    TERMINAL,
+    ApprovalState,
+    CaseKind,
+    OperationState,
+    Sender,
+    Verdict,
+)
 from counterfoil.core.unknown import (
     UNPERMITTED,
     AskProvider,
@@ -144,7 +153,7 @@ def _why(operation: Operation, state: OperationState, asked: Approval | None, *,
 
 
 def _why_permitted(asked: Approval | None) -> str:
-    if asked is None or not asked.approved:
+    if asked is None or asked.state != ApprovalState.APPROVED:
         return "It was recorded and not tried yet."
     return f"{asked.decided_by} approved it at {_when(asked.decided_at)} ({asked.approval_id}); not sent yet."
 
