@@ -4,17 +4,32 @@ from typing import Any
 
 import pytest
 
-from counterfoil import Absent, Delivery, Provider
+from counterfoil import Absent, Delivery, Principal, Provider
 from counterfoil.errors import (
+    ApprovalRequired,
     DecisionConflict,
     EffectNotSent,
     EffectRefused,
+    NotAllowed,
     OperationClosed,
     OutcomeUnknown,
+    OwnRequest,
 )
 from counterfoil.storage.script import Ddl, Script
 from tests.conformance.subject import Background, Gate, Subject
-from tests.conformance.test_approvals import GATED, ID, TENANT, asked, colour, decide, listed, rule, show, store
+from tests.conformance.test_approvals import (
+    GATED,
+    ID,
+    TENANT,
+    asked,
+    colour,
+    decide,
+    listed,
+    request,
+    rule,
+    show,
+    store,
+)
 from tests.conformance.test_outbox import MINUTE, Turning, lose, not_sent, pass_by, refuse
 
 __all__ = ["colour", "store"]
@@ -48,6 +63,50 @@ def end(subject: Subject, call: str, approval_id: str) -> None:
         subject.settle(subject.cf.approvals.cancel(approval_id, **ZOE))
     else:
         subject.settle(subject.cf.outbox.cancel(ID, **ZOE))
+
+
+UNUSED = {"approve": "approved", "cancel": "cancelled", "edit": "pending", "reject": None}
+"""What follows a decision that is approved and not used, by what is decided next; None is a conflict."""
+
+
+@pytest.mark.parametrize(("ruling", "state"), UNUSED.items())
+def test_what_is_approved_and_not_used_is_cancelled_or_edited_and_to_reject_it_is_a_conflict(
+    subject: Subject, ruling: str, state: str | None
+) -> None:
+    create = subject.ticket(approval=GATED)
+    approval_id = asked(subject, create)
+    decide(subject, "approve", approval_id, by="ann")
+    if state is None:
+        with pytest.raises(DecisionConflict, match=r"by ann.*to withdraw it, cancel it"):
+            rule(subject, ruling, approval_id, "zoe")
+    else:
+        assert rule(subject, ruling, approval_id, "zoe").state == state
+    still = ruling in {"approve", "reject"}
+    then = show(subject, approval_id).approval
+    assert (then.approved, then.decided_by) == (still, "ann" if still else "zoe")
+    if still:
+        subject.perform(create, title="a")
+    else:
+        with pytest.raises(OperationClosed if ruling == "cancel" else ApprovalRequired):
+            subject.perform(create, title="a")
+        for other in {"approve", "reject", "cancel", "edit"} - {ruling}:  # final by now
+            with pytest.raises(DecisionConflict, match="by zoe"):
+                rule(subject, other, approval_id, "mei")
+    assert len(subject.sent) == still
+
+
+@pytest.mark.parametrize("role", ["viewer", "reviewer", "operator", "admin"])
+def test_whoever_asked_withdraws_it_if_its_role_may_decide(subject: Subject, role: str) -> None:
+    asking = request(subject, subject.ticket(approval=GATED), title="a", principal="bot")
+    itself: Any = Principal(tenant="team-a", name="Bot", role=role)  # type: ignore[arg-type]
+    if role == "viewer":
+        with pytest.raises(NotAllowed, match="viewer"):
+            decide(subject, "cancel", asking.approval_id, by=itself)
+        assert subject.state == "awaiting_approval"
+    else:
+        with pytest.raises(OwnRequest):
+            decide(subject, "approve", asking.approval_id, by=itself)
+        assert decide(subject, "cancel", asking.approval_id, by=itself).state == "cancelled"
 
 
 @pytest.mark.parametrize("way", ["perform", "enqueue"])

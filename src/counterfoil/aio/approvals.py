@@ -141,6 +141,7 @@ class AsyncApprovals:
 
         Raises:
             ApprovalNotFound: this tenant has no such approval.
+            NotAllowed: the principal's role does not permit it, whoever asked.
             DecisionConflict: it was decided otherwise, or sent.
             VerdictIncomplete: the reason is missing.
         """
@@ -151,7 +152,8 @@ class AsyncApprovals:
     ) -> Approval:
         """Ask about other arguments in place of these, which are never sent, and return what is asked now.
 
-        The operation is closed, and another one follows it, `{id}~edit-n`, which waits for a decision of its own.
+        What is approved and not sent yet may be edited, too. The operation is closed, and another one follows it,
+        `{id}~edit-n`, which waits for a decision of its own.
         Whoever performs the first is led to the second.
 
         Args:
