@@ -243,6 +243,8 @@ def approval_required(key: OperationKey, row: Row | None, approval: Row | None) 
         **_facts(key),
         approval_id=approval_id,
         decide_by=decide_by,
+        effect=None if approval is None else approval["effect"],
+        fingerprint=None if approval is None else codec.text_digest(approval["content_digest"]),
     )
 
 

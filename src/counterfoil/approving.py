@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from counterfoil import answers
+from counterfoil import answers, codec
 from counterfoil.access import acting
 from counterfoil.core.access import Act
 from counterfoil.core.approvals import OwnRequest as Barred
@@ -14,7 +14,7 @@ from counterfoil.core.approvals import Ruling
 from counterfoil.core.arguments import CALLED, plain
 from counterfoil.core.durations import utc_text
 from counterfoil.core.effects import Mismatch, OtherVersion, PastRetention, WrongEffect
-from counterfoil.core.proposals import Proposal, Unanswerable, read_answer
+from counterfoil.core.proposals import Asked, Proposal, Unanswerable, difference, read_answer
 from counterfoil.core.states import ApprovalState, OperationState
 from counterfoil.credentials import redact_text
 from counterfoil.desk import NOWHERE, stored_trusted
@@ -193,6 +193,40 @@ def proposed(answer: object, to: object) -> list[Proposal]:
         return read_answer(answer, to)
     except Unanswerable as unfit:
         raise InvalidArguments(f"The answer cannot be taken: {unfit}. Nothing was decided.") from None
+
+
+def as_shown(asked: Deciding, shown: Mapping[str, Any], found: tuple[Row, Row] | None) -> Deciding:
+    """Return a decision about what this person was shown.
+
+    Raises:
+        ApprovalNotFound: there is no such approval.
+        InvalidArguments: the question is another one than is asked.
+    """
+    if found is None:
+        raise not_found(asked.approval_id, asked.tenant)
+    try:
+        unlike = difference(shown, _asked_about(*found))
+    except Unanswerable as unfit:
+        raise InvalidArguments(f"The answer cannot be taken: {unfit}. Nothing was decided.") from None
+    if unlike is None:
+        return asked
+    raise InvalidArguments(
+        f"The question that was answered is not what {asked.approval_id} asks: it differs from what is stored in its"
+        f" {unlike}. Nobody approves what he did not see, so nothing was decided. See what is asked:"
+        f" counterfoil approvals show {asked.approval_id} --tenant {asked.tenant}"
+    )
+
+
+def _asked_about(approval: Row, row: Row) -> Asked:
+    effect = REGISTRY.find(approval["effect"], approval["effect_version"])
+    name = None if effect is None else effect.__name__
+    return Asked(
+        operation_id=approval["operation_id"],
+        effect=approval["effect"],
+        fingerprint=codec.text_digest(approval["content_digest"]),
+        actions=None if name is None else frozenset({name, approval["effect"]}),
+        arguments=None if row["payload"] is None else codec.decode(row["payload"]),
+    )
 
 
 # --- what is told ----------------------------------------------------------------------------------------------------

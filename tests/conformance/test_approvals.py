@@ -10,6 +10,7 @@ import pytest
 from counterfoil import Policy, Principal
 from counterfoil.aio.approvals import AsyncApprovals
 from counterfoil.approvals import Approvals
+from counterfoil.core.proposals import request_shape
 from counterfoil.drivers.probes import Point
 from counterfoil.errors import (
     ApprovalNotFound,
@@ -373,14 +374,49 @@ def test_each_decision_is_noted_with_what_it_was_about(subject: Subject) -> None
 def test_an_answer_of_which_one_does_not_fit_decides_nothing(subject: Subject, misfit: Any) -> None:
     create = subject.ticket(approval=GATED, key=EACH)
     shown = [
-        {"approval_id": asked(subject, create, title=title), "action_request": {"action": "ticket", "args": {}}}
+        {"approval_id": asked(subject, create, title=title), **request_shape("create_ticket", {"title": title}, "why")}
         for title in ("a", "b")
     ]
-    answer = [{"type": "approve"}, {"type": "edit", "edited_action": {"name": "ticket", "args": misfit}}]
+    answer = [{"type": "approve"}, {"type": "edit", "edited_action": {"name": "create_ticket", "args": misfit}}]
     with pytest.raises(InvalidArguments):
         subject.settle(subject.cf.approvals.answer(answer, to=shown, tenant="team-a", by="mei"))
     assert [each.state for each in listed(subject, state=None)] == ["pending", "pending"]
     assert deeds(subject) == []
+
+
+LANGCHAIN, INBOX = "action_requests", "action_request"
+
+
+@pytest.mark.parametrize("altered", ["operation_id", "effect", "fingerprint", "action", LANGCHAIN, INBOX, "nothing"])
+@pytest.mark.parametrize("decision", ["approve", "reject", "accept", "edit"])
+def test_nobody_decides_about_what_he_was_not_shown(subject: Subject, decision: str, altered: str) -> None:
+    create = subject.ticket(approval=GATED, key=EACH)
+    first, second = (show(subject, asked(subject, create, title=title)).approval for title in ("a", "b"))
+
+    def question(approval: Any, title: str) -> Any:
+        marks = {name: getattr(approval, name) for name in ("approval_id", "operation_id", "effect", "fingerprint")}
+        return {**marks, **request_shape("create_ticket", {"title": title}, "why")}
+
+    shown = question(second, "b")
+    match altered:
+        case "action":
+            shown |= request_shape("look_at_ticket", {"title": "b"}, "why")
+        case "nothing":
+            shown = {"approval_id": second.approval_id}
+        case "operation_id" | "effect" | "fingerprint":
+            shown[altered] = "something else"
+        case _:
+            shown[altered] = question(first, "a")[altered]
+    edited = {"edited_action": {"name": shown.get(INBOX, {}).get("action"), "args": {"title": "c"}}}
+    answer = [{"type": "approve"}, {"type": decision, **(edited if decision == "edit" else {})}]
+    who = {"tenant": "team-a", "by": "mei"}
+    with pytest.raises(InvalidArguments, match="othing was decided"):
+        subject.settle(subject.cf.approvals.answer(answer, to=[question(first, "a"), shown], **who))
+    assert [each.state for each in listed(subject, state=None)] == ["pending", "pending"]
+    assert deeds(subject) == []
+    answer = [{"type": "approve"}] * 2
+    subject.settle(subject.cf.approvals.answer(answer, to=[question(first, "a"), question(second, "b")], **who))
+    assert [each.state for each in listed(subject, state=None)] == ["approved", "approved"]
 
 
 # --- who decides -----------------------------------------------------------------------------------------------------

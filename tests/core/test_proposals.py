@@ -8,7 +8,15 @@ from typing import Any
 import pytest
 
 from counterfoil.core.approvals import Ruling
-from counterfoil.core.proposals import NO_REASON, Proposal, Unanswerable, read_answer, request_shape
+from counterfoil.core.proposals import (
+    NO_REASON,
+    Asked,
+    Proposal,
+    Unanswerable,
+    difference,
+    read_answer,
+    request_shape,
+)
 
 
 @dataclass
@@ -118,3 +126,105 @@ def test_an_answer_that_does_not_fit_is_refused(answer: Any, words: str) -> None
 def test_a_question_that_is_not_ours_is_refused(to: Any) -> None:
     with pytest.raises(Unanswerable, match="none about an approval"):
         read_answer({"type": "approve"}, to)
+
+
+# --- what was shown --------------------------------------------------------------------------------------------------
+
+STORED: dict[str, Any] = {"amount": 5000, "to": "bob", "lines": [{"n": 1.0, "ok": True}]}
+LANGCHAIN, INBOX = ("action_requests", "review_configs"), ("action_request", "config")
+
+
+def question(arguments: Any = STORED, name: str = "refund", **marks: Any) -> dict[str, Any]:
+    known = {"operation_id": "r-1/refund", "effect": "tool.refund", "fingerprint": "sha256:1", **marks}
+    return {"approval_id": "approval-1", **request_shape(name, arguments, "why"), **known}
+
+
+def unlike(shown: dict[str, Any], arguments: Any = STORED) -> str | None:
+    actions = frozenset({"refund"})
+    marks = {"operation_id": "r-1/refund", "effect": "tool.refund", "fingerprint": "sha256:1"}
+    return difference(shown, Asked(**marks, actions=actions, arguments=arguments))
+
+
+def without(shown: dict[str, Any], *names: str) -> dict[str, Any]:
+    return {name: value for name, value in shown.items() if name not in names}
+
+
+@pytest.mark.parametrize("left_out", [(), LANGCHAIN, INBOX, ("fingerprint",), (*LANGCHAIN, *INBOX), ("effect",)])
+def test_a_question_as_it_was_asked_differs_in_nothing(left_out: tuple[str, ...]) -> None:
+    assert unlike(without(question(), *left_out)) is None
+
+
+def test_what_a_user_interface_writes_otherwise_is_the_same() -> None:
+    assert unlike(question({"lines": [{"ok": True, "n": 1}], "to": "bob", "amount": 5000.0})) is None
+    assert unlike(question({"day": "2026-01-02"}), {"day": date(2026, 1, 2)}) is None
+
+
+@pytest.mark.parametrize("shape", [LANGCHAIN, INBOX])
+@pytest.mark.parametrize(
+    "altered",
+    [
+        {"amount": 1},
+        {"to": "eve"},
+        {"more": 1},
+        {"lines": []},
+        {"lines": [{"n": True, "ok": True}]},
+        {"lines": [{"n": 1, "ok": 1}]},
+        {"amount": "5000"},
+        {"amount": None},
+    ],
+)
+def test_a_question_of_which_either_shape_shows_other_arguments_differs(
+    shape: tuple[str, ...], altered: dict[str, Any]
+) -> None:
+    other = question(STORED | altered)
+    assert unlike(question() | {name: other[name] for name in shape}) == "arguments"
+    assert unlike(without(other, *(LANGCHAIN if shape == INBOX else INBOX), "fingerprint")) == "arguments"
+    assert unlike(without(other, "amount") | {"action_request": {"action": "refund", "args": {}}}) == "arguments"
+
+
+@pytest.mark.parametrize(
+    ("altered", "what"),
+    [
+        ({"operation_id": "r-2/refund"}, "operation_id"),
+        ({"effect": "tool.mail"}, "effect"),
+        ({"fingerprint": "sha256:2"}, "fingerprint"),
+        ({"fingerprint": None}, "fingerprint"),
+        ({"action_request": {"action": "look", "args": STORED}}, "action"),
+        ({"action_requests": [{"name": "look", "args": STORED}]}, "action"),
+        ({"review_configs": [{"action_name": "look"}]}, "action"),
+    ],
+)
+def test_a_question_about_something_else_differs(altered: dict[str, Any], what: str) -> None:
+    assert unlike(question() | altered) == what
+
+
+def test_a_question_that_shows_nothing_of_what_is_asked_differs() -> None:
+    shown = without(question(), *LANGCHAIN, *INBOX, "fingerprint")
+    assert unlike(shown) == "arguments, of which it shows none"
+
+
+def test_of_what_is_not_stored_any_more_the_rest_is_compared() -> None:
+    assert unlike(question({"amount": 1}), None) is None
+    assert unlike(question(fingerprint="sha256:2"), None) == "fingerprint"
+
+
+@pytest.mark.parametrize(
+    "altered",
+    [
+        {"action_requests": []},
+        {"action_requests": [{"name": "refund", "args": STORED}] * 2},
+        {"action_requests": "refund"},
+        {"action_requests": [{"name": "refund"}]},
+        {"action_request": {"action": "refund"}},
+        {"action_request": "refund"},
+    ],
+)
+def test_a_question_of_another_form_than_ours_is_refused(altered: dict[str, Any]) -> None:
+    with pytest.raises(Unanswerable, match="as it was asked"):
+        unlike(question() | altered)
+
+
+@pytest.mark.parametrize("shape", [LANGCHAIN, INBOX])
+def test_an_edit_is_read_from_whichever_shape_came_back(shape: tuple[str, ...]) -> None:
+    (proposal,) = read_answer(edit({"amount": 80}), without(asked(), *shape))
+    assert proposal.changes == {"amount": 80}

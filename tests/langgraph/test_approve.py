@@ -480,3 +480,18 @@ def test_another_turn_that_asks_for_the_first_asks_anew(shop: Shop) -> None:
         ("r-1/pay/1~edit-1", "succeeded"),
     ]
     assert shop.count == 1
+
+
+@pytest.mark.parametrize("asks", [approve, perform])
+def test_the_question_of_a_node_is_answered_as_it_was_asked(shop: Shop, asks: Any) -> None:
+    graph = shop.cf.compile(chain(("n", lambda state: asks(pay, order=state["order"]) and {})))
+    first, other = (
+        shop.cf.run(graph, {"order": order}, **{**WHO, "thread_id": order})["__interrupt__"][0] for order in "ab"
+    )
+    who: dict[str, Any] = {"tenant": "team-A", "by": "mei"}
+    with pytest.raises(InvalidArguments, match="fingerprint"):
+        shop.cf.approvals.answer(
+            {"type": "approve"}, to=first.value | {"fingerprint": other.value["fingerprint"]}, **who
+        )
+    (decided,) = shop.cf.approvals.answer({"type": "approve"}, to=first, **who)
+    assert (decided.state, len(waiting(shop))) == ("approved", 1)

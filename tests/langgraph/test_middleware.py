@@ -2,6 +2,7 @@
 
 import asyncio
 import importlib
+import json
 import sys
 from typing import Any
 
@@ -14,7 +15,7 @@ from langchain_core.tools import tool
 from langgraph.types import Command
 
 from counterfoil import Policy
-from counterfoil.errors import ContradictoryDeclaration, MissingExtra, UnstableId
+from counterfoil.errors import ContradictoryDeclaration, InvalidArguments, MissingExtra, UnstableId
 from counterfoil.langgraph import ProtectTools, protect
 from counterfoil.langgraph.protecting import protection_of
 from counterfoil.testing.crash import SimulatedCrash
@@ -156,6 +157,27 @@ def test_a_crash_after_the_send_and_a_model_that_is_asked_again_leave_one_effect
         shop.cf.run(graph, None, **GOING_ON)
     ended = shop.cf.run(graph, None, **GOING_ON)
     assert (told(ended), ended["messages"][-1].content, shop.count) == (["refunded as 1"], "done", 1)
+
+
+@pytest.mark.parametrize("shape", ["action_request", "action_requests", "both"])
+def test_nobody_approves_another_amount_than_he_was_shown(shop: Shop, shape: str) -> None:
+    graph = agent(shop, refunds(5000), DONE)
+    (asked,) = questions(shop.cf.run(graph, INPUT, **ASKING))
+    assert asked["fingerprint"] == shop.cf.approvals.show(asked["approval_id"], tenant="team-A").approval.fingerprint
+    shown = json.loads(json.dumps(asked))
+    if shape != "action_requests":
+        shown["action_request"]["args"]["amount"] = 1
+    if shape != "action_request":
+        shown["action_requests"][0]["args"]["amount"] = 1
+    who: dict[str, Any] = {"tenant": "team-A", "by": "mei"}
+    for answer in ({"type": "accept"}, {"decisions": [{"type": "approve"}]}):
+        with pytest.raises(InvalidArguments, match="did not see"):
+            shop.cf.approvals.answer(answer, to=[shown], **who)
+    parked = shop.cf.run(graph, None, **GOING_ON)
+    assert (questions(parked)[0]["approval_id"], shop.count) == (asked["approval_id"], 0)
+    shop.cf.approvals.answer({"type": "accept"}, to=[json.loads(json.dumps(asked))], **who)
+    shop.cf.run(graph, None, **GOING_ON)
+    assert amounts(shop) == [5000]
 
 
 # --- nothing runs unprotected by omission ----------------------------------------------------------------------------

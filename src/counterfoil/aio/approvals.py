@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from counterfoil.effects import Effect
     from counterfoil.model import Approval, ApprovalDetail, Page
     from counterfoil.performing import Job
+    from counterfoil.storage.script import Row
     from counterfoil.storage.scripts.claims import Seen
 
 
@@ -188,7 +189,8 @@ class AsyncApprovals:
             by: Who answered, as authenticated.
 
         Raises:
-            InvalidArguments: the answer does not fit what was asked; then nothing is decided.
+            InvalidArguments: the answer does not fit what was asked, or what was shown is not what is stored; then
+                nothing is decided.
             ApprovalNotFound: this tenant has no such approval.
             NotAllowed: the principal's role does not permit it.
             OwnRequest: whoever asked for it cannot decide.
@@ -199,19 +201,20 @@ class AsyncApprovals:
         return tuple([await self._record(one) for one in ready])
 
     async def _ready(self, one: Proposal, *, tenant: str, by: str | Principal) -> Deciding:
-        who: dict[str, Any] = {"tenant": tenant, "by": by, "reason": one.reason}
-        if one.ruling is Ruling.EDIT:
-            return await self._edit(one.approval_id, one.changes, **who)
-        return approving.deciding(one.ruling, one.approval_id, **who)
+        asked = approving.deciding(one.ruling, one.approval_id, tenant=tenant, by=by, reason=one.reason)
+        found = await self._stored(asked)
+        seen = approving.as_shown(asked, one.shown, found)
+        return approving.edited(seen, found, one.changes) if one.ruling is Ruling.EDIT else seen
 
     async def _edit(
         self, approval_id: str, changes: object, *, tenant: str, by: str | Principal, reason: str
     ) -> Deciding:
         asked = approving.deciding(Ruling.EDIT, approval_id, tenant=tenant, by=by, reason=reason)
-        found = await self._desk.async_store.read(
-            lambda: approvals.stored(asked.tenant, asked.seq), tenant=asked.tenant
-        )
-        return approving.edited(asked, found, changes)
+        return approving.edited(asked, await self._stored(asked), changes)
+
+    async def _stored(self, asked: Deciding) -> tuple[Row, Row] | None:
+        tenant, seq = asked.tenant, asked.seq
+        return await self._desk.async_store.read(lambda: approvals.stored(tenant, seq), tenant=tenant)
 
     async def _decide(
         self, ruling: Ruling, approval_id: str, tenant: str, by: str | Principal, reason: str

@@ -35,6 +35,22 @@ class Proposal:
     ruling: Ruling
     reason: str = ""
     changes: Mapping[str, Any] = field(default_factory=dict)
+    shown: Mapping[str, Any] = field(default_factory=dict, compare=False)
+    """The question as this person was shown it; a decision about another content than that is none."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asked:
+    """What is asked about, as it is stored; `actions` are the names that a question may call it by, if that is known.
+
+    Of what ended long ago, the arguments are not stored any more.
+    """
+
+    operation_id: str
+    effect: str
+    fingerprint: str
+    actions: frozenset[str] | None
+    arguments: Mapping[str, Any] | None
 
 
 def request_shape(name: str, arguments: Mapping[str, Any], description: str) -> dict[str, Any]:
@@ -120,11 +136,12 @@ def _proposal(decision: Any, question: Mapping[str, Any]) -> Proposal:
     match ruling:
         case Ruling.EDIT:
             changes = _changes(decision, question)
-            return Proposal(approval_id=approval_id, ruling=ruling, changes=changes)
+            return Proposal(approval_id=approval_id, ruling=ruling, changes=changes, shown=question)
         case Ruling.REJECT:
-            return Proposal(approval_id=approval_id, ruling=ruling, reason=_text(decision) or NO_REASON)
+            reason = _text(decision) or NO_REASON
+            return Proposal(approval_id=approval_id, ruling=ruling, reason=reason, shown=question)
         case _:
-            return Proposal(approval_id=approval_id, ruling=ruling, reason=_text(decision))
+            return Proposal(approval_id=approval_id, ruling=ruling, reason=_text(decision), shown=question)
 
 
 def _text(decision: Mapping[str, Any]) -> str:
@@ -142,8 +159,67 @@ def _changes(decision: Mapping[str, Any], question: Mapping[str, Any]) -> dict[s
     action = decision.get("edited_action", decision.get("args"))
     if not isinstance(action, Mapping) or not isinstance(action.get("args"), Mapping):
         raise Unanswerable("an edit has no arguments: write edited_action={'name': ..., 'args': {...}}")
-    shown: Mapping[str, Any] = question.get("action_request") or {}
-    if action.get("name", action.get("action")) != shown.get("action"):
+    named, before = next(iter(_requests(question)), (None, {}))
+    if action.get("name", action.get("action")) != named:
         raise Unanswerable("an edit names another action than the one that was asked about: reject this one instead")
-    before: Mapping[str, Any] = shown.get("args") or {}
     return {name: value for name, value in action["args"].items() if name not in before or before[name] != value}
+
+
+# --- what was shown --------------------------------------------------------------------------------------------------
+
+
+def difference(shown: Mapping[str, Any], asked: Asked) -> str | None:
+    """Say in what a question, as it was shown, differs from what is asked about; None if it is that.
+
+    Each shape that it has must be that; where it has neither, its fingerprint must. It has been through a user
+    interface, so that numbers may have another form, as 5 has for 5.0.
+
+    Raises:
+        Unanswerable: it has another form than ours have.
+    """
+    for name in ("operation_id", "effect", "fingerprint"):
+        if shown.get(name, getattr(asked, name)) != getattr(asked, name):
+            return name
+    requests = _requests(shown)
+    if asked.actions is not None and any(named not in asked.actions for named in _named(shown, requests)):
+        return "action"
+    if not requests and "fingerprint" not in shown:
+        return "arguments, of which it shows none"
+    if asked.arguments is None:
+        return None
+    plain = {name: _plain(value) for name, value in asked.arguments.items()}
+    return None if all(_same(given, plain) for _, given in requests) else "arguments"
+
+
+def _named(shown: Mapping[str, Any], requests: Sequence[tuple[Any, Any]]) -> list[Any]:
+    reviewed = [one.get("action_name") for one in shown.get("review_configs") or () if isinstance(one, Mapping)]
+    return [*(name for name, _ in requests), *reviewed]
+
+
+def _requests(question: Mapping[str, Any]) -> list[tuple[Any, Mapping[str, Any]]]:
+    """Return the action and the arguments that a question shows, once for each shape that it has.
+
+    Raises:
+        Unanswerable: it shows several actions, or none where there should be one.
+    """
+    found = []
+    if (inbox := question.get("action_request")) is not None:
+        found.append((inbox, "action"))
+    if (several := question.get("action_requests")) is not None:
+        if not _is_list(several) or len(several) != 1:
+            raise Unanswerable("a question is about one action; hand it in as it was asked")
+        found.append((several[0], "name"))
+    if not all(isinstance(one, Mapping) and isinstance(one.get("args"), Mapping) for one, _ in found):
+        raise Unanswerable("a question shows no arguments; hand it in as it was asked")
+    return [(one.get(called), one["args"]) for one, called in found]
+
+
+def _same(shown: Any, stored: Any) -> bool:
+    """Say whether two values of JSON are equal; true and 1 are not."""
+    match shown, stored:
+        case Mapping(), Mapping():
+            return shown.keys() == stored.keys() and all(_same(value, stored[key]) for key, value in shown.items())
+        case list() | tuple(), list():
+            return len(shown) == len(stored) and all(map(_same, shown, stored))
+        case _:
+            return isinstance(shown, bool) == isinstance(stored, bool) and bool(shown == stored)

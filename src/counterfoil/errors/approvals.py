@@ -7,13 +7,18 @@ from counterfoil.exits import Exit, Retry
 
 
 class ApprovalRequired(OperationError):
-    """The operation waits for a person's decision; `approval_id` names it, `decide_by` is when it is too late."""
+    """The operation waits for a person's decision; `approval_id` names it, `decide_by` is when it is too late.
+
+    `effect` and `fingerprint` say what is asked about, as the approval has them.
+    """
 
     code = "approval-required"
     retry = Retry.AFTER_RECONCILE
     exit = Exit.NOT_ALLOWED
     approval_id: str | None
     decide_by: int | None
+    effect: str | None
+    fingerprint: str | None
 
 
 class ApprovalRejected(OperationClosed):

@@ -45,6 +45,8 @@ def _told(error: OutcomeUnknown | ApprovalRequired) -> dict[str, Any]:
             MARK: APPROVAL_REQUIRED,
             "operation_id": error.operation_id,
             "approval_id": error.approval_id,
+            "effect": error.effect,
+            "fingerprint": error.fingerprint,
             "decide_by": error.decide_by,
             "message": error.message,
             "next": "When it is decided, run the thread again with None as input.",
