@@ -149,7 +149,10 @@ class Workflows:
         return stepped(self._desk.store.read(lambda: workflows.steps(key, **asked), tenant=key.tenant))
 
     def waits(self, workflow_id: str, *, tenant: str) -> tuple[Wait, ...]:
-        """Return what the steps of a workflow wait for, or waited for.
+        """Return the events and times that the steps of a workflow wait for, or waited for.
+
+        A decision or an outcome that it waits for is none of them: what it waits for now, whatever that is, stands in
+        words in `Workflow.waits_for`, and the operation in `Workflow.parked_on`.
 
         Raises:
             WorkflowNotFound: this tenant has no such workflow.

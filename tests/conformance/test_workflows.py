@@ -644,6 +644,23 @@ def test_a_run_that_is_cancelled_stores_nothing_more_and_sends_nothing_more(flow
     assert [step.nodes for step in flows.call("history", ID, tenant=TENANT)] == [(), ()]
 
 
+def test_a_workflow_says_which_decision_it_waits_for_which_is_no_wait_for_an_event_or_a_time(flows: Flows) -> None:
+    pay = flows.subject.ticket(key="{workflow_id}/{title}", approval=Policy())
+
+    def steps(state: State) -> Steps:
+        yield do.perform(pay, title="a")
+        return {}
+
+    flows.register(chain(pay=flows.node(steps), wait=waiting(flows)))
+    flows.start()
+    flows.drain()
+    assert (flows.get().waits_for, flows.get().parked_on) == (f"a decision about {ID}/a", f"{ID}/a")
+    assert flows.waits() == []
+    flows.subject.settle(flows.cf.approvals.approve("approval-1", tenant=TENANT, by="mei"))
+    flows.drain()
+    assert (flows.get().waits_for, flows.get().parked_on, flows.waits()) == ("paid", None, [("paid", "open")])
+
+
 def test_what_ends_with_a_cancelled_workflow_is_noted_one_by_one(flows: Flows) -> None:
     pay = flows.subject.ticket(key="{workflow_id}/{title}", approval=Policy())
 
