@@ -4,6 +4,7 @@ import asyncio
 import inspect
 from collections.abc import Callable
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any
 
 import pytest
@@ -11,6 +12,7 @@ import pytest
 from counterfoil import AsyncCounterfoil, Counterfoil, Delivery, Policy, Provider, Retention, effect
 from counterfoil.core.arguments import CALLED, LARGEST
 from counterfoil.errors import ContradictoryDeclaration, CounterfoilError, InvalidArguments, InvalidId, InvalidUrl
+from counterfoil.model import Origin, Trusted
 
 # --- declarations ----
 
@@ -173,6 +175,66 @@ def test_a_database_is_named_by_a_text(colour: Any, url: Any) -> None:
 def test_another_call_is_refused(call: Callable[[Counterfoil], Any], error: type[CounterfoilError]) -> None:
     with Counterfoil.open("sqlite:///:memory:") as cf, pytest.raises(error):
         call(cf)
+
+
+named: Any = effect("types.named", key="{request_id}/named", approval=Policy())(sent)
+NAMED_WRONG: dict[str, Callable[[Any], Any]] = {
+    "perform_as": lambda cf: cf.perform_as(named, {1: 2}, Trusted(tenant="t", request_id="r"), Origin()),
+    "enqueue_all": lambda cf: cf.enqueue_all(named, [{1: 2}], tenant="t", request_id="r"),
+    "approvals.edit": lambda cf: cf.approvals.edit("approval-1", tenant="t", by="mei", changes={"title": "b", 1: 2}),
+}
+
+
+@pytest.mark.parametrize("name", NAMED_WRONG)
+def test_arguments_are_named_by_texts(name: str) -> None:
+    with Counterfoil.open("sqlite:///:memory:") as cf:
+        cf.approvals.request(named, tenant="t", request_id="r", title="a")
+        with pytest.raises(InvalidArguments, match="write a text"):
+            NAMED_WRONG[name](cf)
+
+    async def awaited() -> None:
+        async with AsyncCounterfoil.open("sqlite:///:memory:") as cf:
+            await cf.approvals.request(named, tenant="t", request_id="r", title="a")
+            with pytest.raises(InvalidArguments, match="write a text"):
+                await NAMED_WRONG[name](cf)
+
+    asyncio.run(awaited())
+
+
+LONG = ["x" * 2_000_000, "x y " * 500_000, "梅" * 700_000]
+ECHOING: dict[str, Callable[[Any, str], Any]] = {
+    **{name: call for name, (call, values) in READS.items() if values is TEXTS or "state" in name},
+    "approvals.show": lambda cf, x: cf.approvals.show(x, tenant="t"),
+    "approvals.approve": lambda cf, x: cf.approvals.approve(x, tenant="t", by="mei"),
+    "grants.revoke": lambda cf, x: cf.grants.revoke(x, tenant="t", by="ops", reason="why"),
+    "outbox.cancel": lambda cf, x: cf.outbox.cancel(x, tenant="t", by="ops", reason="why"),
+    "outbox.resume": lambda cf, x: cf.outbox.resume(tenant="t", stream=x),
+    "tokens.issue role": lambda cf, x: cf.tokens.issue(tenant="t", name="n", role=x),
+    "workflows.start": lambda cf, x: cf.workflows.start(x, {}, workflow_id="w", tenant="t"),
+    "fork": lambda cf, x: cf.fork("t", tenant="t", branch=x),
+    "perform": lambda cf, x: cf.perform(named, tenant="t", request_id="r", **{x: 1}),
+}
+
+
+def refusal(call: Callable[[], Any]) -> str:
+    with pytest.raises(CounterfoilError) as caught:
+        call()
+    return str(caught.value)
+
+
+@pytest.mark.parametrize("name", ECHOING)
+def test_a_message_does_not_repeat_what_is_too_long_to_read(name: str) -> None:
+    with Counterfoil.open("sqlite:///:memory:") as cf:
+        told = [refusal(partial(ECHOING[name], cf, value)) for value in LONG]
+    assert max(map(len, told)) < 13_000
+
+
+def test_a_message_of_usual_length_is_kept_and_a_long_one_keeps_its_ends() -> None:
+    usual = f"Operation {'i' * 1_050} was refused: {'why ' * 1_000}. Nothing was sent."
+    assert CounterfoilError(usual).message == usual
+    long = CounterfoilError(f"Operation {'i' * 2_000} was refused: {'why ' * 9_000}. Nothing was sent.").message
+    assert long.startswith(f"Operation {'i' * 60}... (2000 characters) was refused: why why")
+    assert long.endswith("why . Nothing was sent.")
 
 
 # --- the checks themselves ----

@@ -154,7 +154,7 @@ def edited(asked: Deciding, found: tuple[Row, Row] | None, changes: object) -> D
     if found is None:
         raise not_found(approval_id, tenant)
     _, row = found
-    given = dict(CALLED.mapping("changes", changes))
+    given = dict(CALLED.arguments("changes", changes))
     if row["payload"] is None:
         return asked
     effect = REGISTRY.find(row["effect"], row["effect_version"])
@@ -269,7 +269,8 @@ def decided(answer: Answer, asked: Deciding) -> Approval:
 def _conflict(made: Decision, found: Hindered, approval_id: str) -> OperationError:
     approval, again = found.approval, found.again
     state, at = approval["state"], utc_text(approval["decided_at"] or approval["now"])
-    told = f"is {state} since {at}, by {approval['decided_by']}"
+    is_late = state == ApprovalState.EXPIRED  # that is nobody's decision
+    told = f"is {state} since {at}" if is_late else f"is {state} since {at}, by {approval['decided_by']}"
     if approval["reason"]:
         told += f": {approval['reason']}"
     if approval["followed_by"]:
@@ -279,7 +280,8 @@ def _conflict(made: Decision, found: Hindered, approval_id: str) -> OperationErr
     elif state == ApprovalState.APPROVED:
         told += f". {_sent(approval, found.operation)}"
     return DecisionConflict(
-        f"The approval {approval_id} cannot be decided again ({made.ruling}): it {told}. Nothing was changed.",
+        f"The approval {approval_id} cannot be decided {'any more' if is_late else 'again'} ({made.ruling}): it {told}."
+        " Nothing was changed.",
         **_facts(approval),
         state=state,
         decided_by=approval["decided_by"],

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 from counterfoil import codec
 from counterfoil.activity import Activity
 from counterfoil.bell import Bell
+from counterfoil.core.arguments import CALLED
 from counterfoil.core.branches import branch_of, thread_in_keys
 from counterfoil.core.durations import Duration, milliseconds
 from counterfoil.core.templates import validate_id
@@ -103,6 +104,7 @@ class Desk:
             UsageError: the caller's code is wrong; the class says how.
         """
         check_effect(effect)
+        CALLED.arguments("the arguments", given)
         if self.retention is not FOREVER and effect not in self.fitting:
             self.check_retention(effect, effect.delivery.usual)
             self.fitting.add(effect)

@@ -14,7 +14,7 @@ from counterfoil.core.arguments import CALLED, plain
 from counterfoil.core.durations import milliseconds, utc_text
 from counterfoil.core.states import TenantEvent, TenantStatus
 from counterfoil.core.tokens import PUBLIC_BYTES, SECRET_BYTES, Known, digest, is_honoured, spell
-from counterfoil.errors import InvalidDuration, TenantExists, TokenEnded, TokenNotFound, TokenRefused
+from counterfoil.errors import InvalidArguments, InvalidDuration, TenantExists, TokenEnded, TokenNotFound, TokenRefused
 from counterfoil.operations import check_limit, check_tenant
 from counterfoil.outboxing import who_and_why
 from counterfoil.storage import rows
@@ -60,7 +60,7 @@ def issue_of(
     """Make a token.
 
     Raises:
-        InvalidArguments: there is no such role, or no such scope.
+        InvalidArguments: there is no such role, no such scope, or the role does not permit one.
         InvalidId: the tenant or the name cannot be stored.
         InvalidDuration: it would be over at once, or is no duration.
         NotAllowed: who issues it may not, or may do less than the token would.
@@ -68,6 +68,7 @@ def issue_of(
     """
     checked = None if tenant is None else check_tenant(tenant)
     chosen, narrowed = role_named(role), None if scopes is None else scopes_named(scopes)
+    _refuse_unpermitted(chosen, narrowed or frozenset())
     who = canonical(name)
     lifetime = _lifetime(expires_in)
     whose = system_user() if by is None else by
@@ -85,6 +86,19 @@ def issue_of(
         lifetime=lifetime,
     )
     return Issue(new=new, secret=spelt.secret, by=actor, reason=plain(CALLED.words("reason", reason)))
+
+
+def _refuse_unpermitted(role: Role, scopes: frozenset[Act]) -> None:
+    """Refuse scopes that would permit nothing, as the role does not.
+
+    Raises:
+        InvalidArguments: there are some.
+    """
+    if beyond := sorted(scopes - MAY[role]):
+        raise InvalidArguments(
+            f"The role {role} does not permit to {', '.join(beyond)}, so no token of it may. Scopes leave less of what"
+            f" a role permits, never more. It permits: {', '.join(sorted(MAY[role]))}. None was issued."
+        )
 
 
 def _lifetime(expires_in: Duration | None) -> int | None:

@@ -270,6 +270,21 @@ def test_tokens_are_issued_listed_rotated_and_revoked(own: Held) -> None:
     assert "\ncfl_" in shown
 
 
+def test_who_suspends_the_own_tenant_is_told_who_can_let_it_go_on(own: Held) -> None:
+    other = own("tenants suspend", tenant=None)
+    assert "own token" not in other.stderr
+    own.line(f"tenants resume {OURS} --reason why")
+    told = own("tenants suspend", "--json")
+    assert json.loads(told.stdout)["status"] == "suspended"
+    assert told.stderr == (
+        "Your own token is refused from now on. Who holds the database, or an admin for all tenants, can let the tenant"
+        f" go on: counterfoil tenants resume {OURS} --reason '...'\n"
+    )
+    assert own("tenants resume", exit_code=4).stderr.startswith("error[token-refused]")
+    own("tenants resume", tenant=None)
+    own("tenants list")
+
+
 def test_tenants_are_suspended_and_resumed(own: Held) -> None:
     line = own.line
     line("tenants create team-C --name", "Team C")

@@ -42,8 +42,11 @@ def test_a_request_runs_out_at_its_time(blocking: Subject, late_by: int, ruling:
         decide(blocking, ruling, first, **more)
         return
     for _ in range(2):
-        with pytest.raises(DecisionConflict, match=r"expired.*nobody decided in time"):
+        with pytest.raises(DecisionConflict, match=r"decided any more.*expired.*nobody decided in time") as caught:
             decide(blocking, ruling, first, **more)
+        assert "by time" not in caught.value.message
+    told = blocking.settle(blocking.cf.operations.explain("ticket:r-1", tenant="team-a"))
+    assert ": nobody decided in time." in told.why
     assert (blocking.state, len(blocking.sent)) == ("expired", 0)
     with pytest.raises(ApprovalExpired):
         blocking.perform(create, title="a")

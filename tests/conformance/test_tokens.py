@@ -12,7 +12,7 @@ from counterfoil.aio.audit import AsyncAudit
 from counterfoil.aio.tenants import AsyncTenants
 from counterfoil.aio.tokens import AsyncTokens
 from counterfoil.audit import Audit
-from counterfoil.core.access import Act, Role
+from counterfoil.core.access import MAY, Act, Role
 from counterfoil.core.tokens import digest, spell
 from counterfoil.drivers.probes import Point
 from counterfoil.errors import (
@@ -308,6 +308,7 @@ def test_a_secret_in_the_place_of_an_id_is_not_told_again(subject: Subject) -> N
     [
         ({"role": "owner"}, InvalidArguments),
         ({"scopes": ["fly"]}, InvalidArguments),
+        ({"scopes": 5}, InvalidArguments),
         ({"scopes": []}, InvalidArguments),
         ({"name": " "}, InvalidId),
         ({"tenant": ""}, TenantMissing),
@@ -320,6 +321,20 @@ def test_a_token_is_made_of_what_exists(subject: Subject, given: Any, error: typ
     with pytest.raises(error):
         issue(subject, **given)
     assert subject.rows("token") == []
+
+
+@pytest.mark.parametrize("role", Role)
+def test_scopes_that_a_role_does_not_permit_are_refused_by_name(subject: Subject, role: Role) -> None:
+    beyond = sorted(set(Act) - MAY[role])
+    for scopes in ([each] for each in beyond):
+        with pytest.raises(InvalidArguments, match=f"{role} does not permit to {scopes[0]}, so"):
+            issue(subject, role=role, scopes=[Act.READ, *scopes])
+    if beyond:
+        with pytest.raises(InvalidArguments, match=f"does not permit to {', '.join(beyond)}, so"):
+            issue(subject, role=role, scopes=Act)
+    assert subject.rows("token") == []
+    issue(subject, role=role, scopes=MAY[role])
+    assert len(subject.rows("token")) == 1
 
 
 def test_tokens_are_listed_by_pages(subject: Subject) -> None:

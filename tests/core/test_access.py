@@ -155,6 +155,9 @@ def test_the_form_of_a_form_is_itself(name: str) -> None:
         ({"scopes": {"fly"}}, InvalidArguments),
         ({"scopes": ()}, InvalidArguments),
         ({"scopes": {5}}, InvalidArguments),
+        ({"scopes": 5}, InvalidArguments),
+        ({"scopes": {"read": True}}, InvalidArguments),
+        ({"scopes": iter([5])}, InvalidArguments),
     ],
 )
 def test_a_principal_is_made_of_what_exists(given: Any, error: type[Exception]) -> None:

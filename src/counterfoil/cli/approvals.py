@@ -94,12 +94,15 @@ def _readable(found: ApprovalDetail) -> dict[str, Any] | None:
 
 def _show(found: ApprovalDetail) -> None:
     from counterfoil.cli.output import clean, fields, say, when
+    from counterfoil.core.states import ApprovalState
 
     asked = found.approval
     say(clean(f"{asked.approval_id} is {asked.state}: {asked.effect} (version {asked.effect_version})"))
     if asked.ran_out:
         say(_ran_out(asked))
-    if asked.decided_by is not None:
+    if asked.state == ApprovalState.EXPIRED:
+        say(clean(f"It ran out at {when(asked.decided_at)}: {asked.reason}"))
+    elif asked.decided_by is not None:
         say(clean(f"{asked.decided_by} decided at {when(asked.decided_at)}: {asked.reason or 'no reason given'}"))
     say()
     fields(

@@ -78,7 +78,15 @@ def list_(session: Session, *, after: str | None, limit: int) -> None:
 @verb_to("administer")
 def suspend(session: Session, tenant_id: str, *, by: str | None, **given: Any) -> None:
     """Refuse a tenant's tokens and keep back what it enqueued, until it is resumed."""
-    _show(session, _tenants(session, tenant_id).suspend(tenant_id, by=session.by(by), **given))
+    from counterfoil.cli.output import note
+
+    who = session.by(by)
+    _show(session, _tenants(session, tenant_id).suspend(tenant_id, by=who, **given))
+    if not isinstance(who, str) and who.tenant == tenant_id:
+        note(
+            "Your own token is refused from now on. Who holds the database, or an admin for all tenants, can let the"
+            f" tenant go on: counterfoil tenants resume {tenant_id} --reason '...'"
+        )
 
 
 @command.command()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import unicodedata
+from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, Final
@@ -137,7 +138,8 @@ def scopes_named(scopes: Iterable[Act | str]) -> frozenset[Act]:
         InvalidArguments: there is no such act, or none is named.
     """
     try:
-        found = frozenset(Act(each) for each in CALLED.texts("scopes", tuple(scopes)))
+        listed = tuple(scopes) if isinstance(scopes, Iterator) else scopes
+        found = frozenset(Act(each) for each in CALLED.texts("scopes", listed))
     except ValueError:
         raise InvalidArguments(f"A scope is not known. Write some of: {', '.join(Act)}.") from None
     if not found:

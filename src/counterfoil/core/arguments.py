@@ -75,6 +75,13 @@ class Checker:
             raise self._refusal(what, value, "an exception class or a tuple of them")
         return classes
 
+    def arguments(self, what: str, value: Any) -> Mapping[str, Any]:
+        """Return a mapping whose keys are names, as keyword arguments have them; None is an empty one."""
+        found: Mapping[Any, Any] = self.mapping(what, value)
+        if (wrong := next((name for name in found if not isinstance(name, str)), None)) is not None:
+            raise self._refusal(f"A name among {what}", wrong, "a text")
+        return found
+
     def mapping(self, what: str, value: Any) -> Mapping[str, Any]:
         """Return a mapping; None is an empty one."""
         if value is not None and not isinstance(value, Mapping):

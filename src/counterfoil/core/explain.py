@@ -177,8 +177,9 @@ def _why_settled(operation: Operation, state: OperationState, asked: Approval | 
         case _ if asked is not None and asked.state not in PERMITTING:
             why = f": {asked.reason}" if asked.reason else ""
             led = f"; {asked.followed_by} follows it" if asked.followed_by else ""
-            by = "by time" if state is OperationState.EXPIRED else f"{asked.state} by {asked.decided_by}"
-            return f"It was {state} at {at}, before anything was sent: {by}{why}{led}."
+            if state is OperationState.EXPIRED:
+                return f"It {state} at {at}, before anything was sent{why}{led}."
+            return f"It was {state} at {at}, before anything was sent: {asked.state} by {asked.decided_by}{why}{led}."
         case _:
             return f"It was {state} at {at}, before anything was sent{_told(operation)}."
 

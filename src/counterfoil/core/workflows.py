@@ -80,6 +80,11 @@ ThreadDecision = Free | Taken | OtherRequest | Moved | Ended | TakesNoInput
 _KEPT = ("request_id", "workflow_id", "principal")
 
 
+def in_a_row(tries: int) -> str:
+    """Say how often something went wrong without anything between."""
+    return "once" if tries == 1 else f"{tries} times in a row"
+
+
 def decide_thread(
     row: ThreadSnapshot,
     *,

@@ -2,11 +2,31 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+import re
+from typing import Any, ClassVar, Final
 
 from counterfoil.exits import Exit, Retry
 
 REGISTRY: dict[str, type[CounterfoilError]] = {}
+
+
+_WIDEST: Final = 1_100
+"""Longer than any id that can be stored with what stands around it, so that one is never cut."""
+_LONG_WORD: Final = re.compile(rf"\S{{{_WIDEST},}}")
+_SHOWN: Final = 60
+_LONGEST: Final = 12_000
+"""Characters of a message; the longest reason fits in twice."""
+
+
+def _readable(message: str) -> str:
+    """Return a message without the bulk of what a caller passed in the place of an id; its end says what to do next."""
+    if len(message) <= _WIDEST:
+        return message
+    short = _LONG_WORD.sub(lambda word: f"{word[0][:_SHOWN]}... ({len(word[0])} characters)", message)
+    if len(short) <= _LONGEST:
+        return short
+    left_out = len(short) - _LONGEST
+    return f"{short[: _LONGEST // 2]} ... ({left_out} characters left out) ... {short[-_LONGEST // 2 :]}"
 
 
 class CounterfoilError(RuntimeError):
@@ -28,8 +48,8 @@ class CounterfoilError(RuntimeError):
             REGISTRY[code] = cls
 
     def __init__(self, message: str, **facts: Any) -> None:
-        super().__init__(message)
-        self.message = message
+        self.message = _readable(message)
+        super().__init__(self.message)
         self.facts = facts
         for name, value in facts.items():
             setattr(self, name, value)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from langgraph.types import Command
 
 from counterfoil.core.durations import utc_text
-from counterfoil.core.workflows import Ended, Moved, OtherRequest, Taken, TakesNoInput
+from counterfoil.core.workflows import Ended, Moved, OtherRequest, Taken, TakesNoInput, in_a_row
 from counterfoil.errors import (
     CommitUnknown,
     CounterfoilError,
@@ -186,7 +186,7 @@ def _not_entered(key: ThreadKey, answer: Moved | Ended | TakesNoInput | Poisoned
             )
         case Poisoned(tries):
             return WorkflowParked(
-                f"{told} is parked: its process died {tries} times in a row at the same place. Find out why, then let"
+                f"{told} is parked: its process died {in_a_row(tries)} at the same place. Find out why, then let"
                 f" it go on with: counterfoil workflows resume {key.thread_id} --tenant {key.tenant} --reason '...'",
                 tries=tries,
                 **facts,

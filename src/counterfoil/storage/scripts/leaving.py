@@ -16,6 +16,7 @@ from counterfoil.core.states import (
     WorkflowEvent,
     WorkflowStatus,
 )
+from counterfoil.core.workflows import in_a_row
 from counterfoil.storage.script import Row, Script, Wake, all_rows, one_row
 from counterfoil.storage.scripts import threads
 
@@ -148,7 +149,7 @@ def _after_error(row: Row, ending: Raised, entries: Entries) -> dict[str, Any]:
 def _after_stop(row: Row, most_tries: int | None, entries: Entries) -> dict[str, Any]:
     tries, counted = entries.tries, {"tries": entries.tries, "mark": entries.mark}
     if most_tries is not None and tries >= most_tries:
-        text = f"Its worker was ended {tries} times in a row in the same step."
+        text = f"Its worker was ended {in_a_row(tries)} in the same step."
         return _columns(row, WorkflowEvent.TRIES_USED_UP) | {"error_class": STOPPED, "error_text": text, **counted}
     again = {"delay": 0 if tries <= 1 else pause_after(tries - 1), "waits_for": "a worker", **counted}
     return _columns(row, WorkflowEvent.PAUSED) | again

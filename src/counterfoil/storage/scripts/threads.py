@@ -25,6 +25,7 @@ from counterfoil.core.workflows import (
     ThreadSnapshot,
     decide_mint,
     decide_thread,
+    in_a_row,
     oldest_needed,
 )
 from counterfoil.storage.rows import NEWEST
@@ -204,7 +205,7 @@ def _leave_to_person(key: ThreadKey, row: Row) -> Script[Poisoned]:
         state=advance(THREAD, ThreadState.RUNNING, ThreadEvent.RELEASED),
         status=advance(WORKFLOW, WorkflowStatus.RUNNING, WorkflowEvent.TRIES_USED_UP),
         error_class=DIED,
-        error_text=f"Its process died {tries} times in a row without getting past the same checkpoint.",
+        error_text=f"Its process died {in_a_row(tries)} without getting past the same checkpoint.",
     )
     return Poisoned(tries)
 
