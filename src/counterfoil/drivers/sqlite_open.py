@@ -50,11 +50,15 @@ def connect(url: SqliteUrl, *, busy_timeout: int = BUSY_TIMEOUT_MS, read_only: b
         connection = sqlite3.connect(
             url.path, isolation_level=None, check_same_thread=False, timeout=busy_timeout / 1000
         )
+    except sqlite3.Error as error:
+        raise from_sqlite(error, url.path) from error
+    try:
         connection.execute("pragma synchronous=full")  # NORMAL would lose a committed claim to a power cut
         connection.execute("pragma foreign_keys=on")
         if read_only:
             connection.execute("pragma query_only=on")
     except sqlite3.Error as error:
+        connection.close()
         raise from_sqlite(error, url.path) from error
     return connection
 
