@@ -33,6 +33,7 @@ from counterfoil.operations import check_tenant
 from counterfoil.outboxing import scope
 from counterfoil.performing import Read, Write, go_on_with
 from counterfoil.policy import ASKED
+from counterfoil.rewriting import rewritten
 from counterfoil.storage import rows
 from counterfoil.storage.scripts import approvals, grants
 from counterfoil.storage.scripts.approvals import Answer, Decided, Decision, Follower, Hindered, NoApproval, Taken
@@ -168,7 +169,7 @@ def edited(asked: Deciding, found: tuple[Row, Row] | None, changes: object) -> D
             stored=row["effect_version"],
         )
     stored = effect.rehydrate(row["payload"])
-    bound = effect.bind({**stored, **given}, _trusted_of(effect, stored, row))
+    bound = effect.bind(rewritten(effect, stored, given), _trusted_of(effect, stored, row))
     if bound.digests.content == row["content_digest"]:
         raise InvalidArguments(f"The changes to {approval_id} change nothing: approve it as it is, or reject it.")
     follower = Follower(digests=bound.digests, payload=bound.payload, own_id=bound.key.operation_id)

@@ -7,7 +7,7 @@ import secrets
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypeVar
 
 from counterfoil import codec
 from counterfoil.core.arguments import DECLARED
@@ -93,6 +93,10 @@ class Bound:
         return {name: self.arguments[name] for name in self.digests.parts}
 
 
+Schema: TypeAlias = "Callable[[Mapping[str, Any], Mapping[str, Any]], Mapping[str, Any]]"
+"""Takes stored arguments and what a person wrote in place of some; returns those of the latter that it judges."""
+
+
 class Effect(Generic[T]):
     """A declared effect: a function with a contract. Perform it through a Counterfoil; do not call it."""
 
@@ -114,6 +118,7 @@ class Effect(Generic[T]):
         self.delivery = Declared()
         self.retention = FOREVER
         self.approval: Policy | None = None
+        self.schema: Schema | None = None
         self.not_sent: tuple[type[BaseException], ...] = ()
         self.refused: tuple[type[BaseException], ...] = ()
         self.__name__ = getattr(function, "__name__", name)

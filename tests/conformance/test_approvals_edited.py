@@ -1,6 +1,10 @@
 """A person writes other arguments: the first operation is closed, another follows it, and is asked about anew."""
 
 from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import date
+from decimal import Decimal
+from enum import Enum
 from typing import Any
 
 import pytest
@@ -13,6 +17,7 @@ from counterfoil.errors import (
     DecisionConflict,
     EffectVersionMissing,
     FingerprintMismatch,
+    InvalidArguments,
     OwnRequest,
 )
 from counterfoil.model import Origin, Trusted
@@ -267,3 +272,88 @@ def test_of_edits_of_one_question_one_wins(blocking: Subject, rounds: int) -> No
         (won,) = [one for one in results if not isinstance(one, BaseException)]
         assert (len(lost), {one.facts["decided_by"] for one in lost}) == (3, {won.edited_by})
     assert len(listed(blocking, **TENANT)) == rounds
+
+
+class Kind(Enum):
+    GIFT = "gift"
+    REFUND = "refund"
+
+
+@dataclass(frozen=True)
+class Part:
+    amount: int
+    kind: Kind = Kind.REFUND
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("amount", "lots"),
+        ("amount", True),
+        ("amount", 1.5),
+        ("amount", None),
+        ("kind", "theft"),
+        ("parts", {"amount": 1}),
+        ("parts", [{"amount": "lots"}]),
+        ("parts", [{"amount": 1, "kind": "theft"}]),
+        ("parts", [{"amuont": 1}]),
+        ("day", "soon"),
+        ("note", 5),
+    ],
+)
+def test_what_does_not_fit_the_declared_type_is_refused_where_it_is_written(
+    subject: Subject, name: str, value: Any
+) -> None:
+    first, pay = parted(subject)
+    with pytest.raises(InvalidArguments, match=f"written for {name} does not fit"):
+        decide(subject, "edit", first, changes={name: value})
+    assert [each.state for each in listed(subject, state=None)] == ["pending"]
+    decide(subject, "approve", first)
+    assert subject.perform(pay, amount=500, parts=[], day=date(2026, 1, 1)).value == "paid"
+
+
+def test_what_a_person_writes_as_json_reaches_the_function_as_what_it_declares(subject: Subject) -> None:
+    first, pay = parted(subject)
+    changes = {"kind": "gift", "parts": [{"amount": 1}], "day": "2026-01-02", "note": "so", "price": 5.10}
+    follower = decide(subject, "edit", first, changes=changes)
+    assert show(subject, follower.approval_id).arguments["parts"] == [{"amount": 1, "kind": "refund"}]
+    decide(subject, "approve", follower.approval_id)
+    subject.perform(pay, amount=500, parts=[], day=date(2026, 1, 1))
+    (body,) = subject.sent.bodies
+    assert body["seen"] == repr((500, Kind.GIFT, [Part(1)], date(2026, 1, 2), "so", Decimal("5.1")))
+
+
+def test_an_annotation_that_the_caller_himself_does_not_keep_binds_no_editor(subject: Subject) -> None:
+    def pay(call: Any, *, amount: int) -> str:
+        subject.sent.tally.accept("pay", call.provider_key, {"amount": str(amount)})
+        return "paid"
+
+    made = subject.effect(pay, approval=GATED)
+    lax: Any = {"amount": "5 EUR"}
+    with pytest.raises(ApprovalRequired) as caught:
+        subject.perform(made, **lax)
+    follower = decide(subject, "edit", str(caught.value.approval_id), changes={"amount": "4 EUR"})
+    assert show(subject, follower.approval_id).arguments == {"amount": "4 EUR"}
+
+
+def parted(subject: Subject) -> tuple[str, Any]:
+    """Ask about an effect with declared types, and return the question and the effect."""
+
+    def pay(
+        call: Any,
+        *,
+        amount: int,
+        parts: list[Part],
+        day: date,
+        kind: Kind = Kind.REFUND,
+        note: str | None = None,
+        price: Decimal = Decimal(0),
+    ) -> str:
+        seen = repr((amount, kind, parts, day, note, price))
+        subject.sent.tally.accept("pay", call.provider_key, {"seen": seen})
+        return "paid"
+
+    made = subject.effect(pay, approval=GATED)
+    with pytest.raises(ApprovalRequired) as caught:
+        subject.perform(made, amount=500, parts=[], day=date(2026, 1, 1))
+    return str(caught.value.approval_id), made

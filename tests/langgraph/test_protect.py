@@ -2,6 +2,7 @@
 
 import asyncio
 import sys
+from datetime import date
 from typing import Annotated, Any
 
 import pytest
@@ -11,7 +12,7 @@ from langchain_core.tools import BaseTool, InjectedToolCallId, StructuredTool, T
 from langgraph.graph import END, START, StateGraph
 from langgraph.prebuilt import InjectedState, ToolRuntime
 from langgraph.types import Command, interrupt
-from pydantic import BaseModel, Field
+from pydantic import AfterValidator, BaseModel, Field
 
 from counterfoil import AsyncCounterfoil, Policy, Refused
 from counterfoil.errors import (
@@ -506,13 +507,60 @@ async def test_an_edit_is_asked_about_anew_and_the_model_is_told_what_was_done_i
     assert amounts(shop) == [80]
 
 
-def test_what_was_edited_into_what_the_tool_cannot_take_is_not_sent(shop: Shop) -> None:
-    graph, _, approval_id = asked_about(shop)
-    follower = shop.cf.approvals.edit(approval_id, tenant="team-A", by="mei", changes={"amount": "a lot"})
-    shop.cf.approvals.approve(follower.approval_id, tenant="team-A", by="mei")
-    (message,) = results(shop.cf.run(graph, None, **GOING_ON))
-    assert "does not fit the schema" in str(message.content)
-    assert (message.status, shop.count) == ("error", 0)
+@pytest.mark.parametrize("changes", [{"amount": "a lot"}, {"amount": None}, {"amount": 5.5, "order": "o-8"}])
+def test_what_the_tool_cannot_take_is_refused_where_it_is_written(shop: Shop, changes: dict[str, Any]) -> None:
+    graph, parked, approval_id = asked_about(shop)
+    who: dict[str, Any] = {"tenant": "team-A", "by": "mei"}
+    edit = {"type": "edit", "edited_action": {"name": "refund", "args": {"order": "o-7", "amount": 500, **changes}}}
+    with pytest.raises(InvalidArguments, match="written for amount does not fit"):
+        shop.cf.approvals.edit(approval_id, changes=changes, **who)
+    with pytest.raises(InvalidArguments, match="written for amount does not fit"):
+        shop.cf.approvals.answer(edit, to=parked["__interrupt__"], **who)
+    assert shop.cf.approvals.show(approval_id, tenant="team-A").approval.state == "pending"
+    shop.cf.approvals.approve(approval_id, **who)
+    shop.cf.run(graph, None, **GOING_ON)
+    assert amounts(shop) == [500]
+
+
+def test_what_is_approved_is_what_the_tool_is_given_whatever_its_schema_makes_of_it(shop: Shop) -> None:
+    @tool
+    def refund(order: str, amount: Annotated[int, AfterValidator(lambda value: value * 2)], day: date) -> str:
+        """Refund an order; its schema counts in half units."""
+        return f"refunded as {shop.tally.accept('refund', None, {'amount': amount, 'day': day.isoformat()})}"
+
+    graph = shop.cf.compile(tool_graph(protect(refund, key=KEY, approval=Policy())))
+    call = calls(("refund", {"order": "o-7", "amount": 5, "day": "2026-01-01"}))
+    asked = shop.cf.run(graph, {"messages": [call]}, **ASKING)["__interrupt__"]
+    edit = {"type": "edit", "args": {"action": "refund", "args": {"order": "o-7", "amount": 4, "day": "2026-01-02"}}}
+    who: dict[str, Any] = {"tenant": "team-A", "by": "mei"}
+    (follower,) = shop.cf.approvals.answer(edit, to=asked, **who)
+    shown = shop.cf.approvals.show(follower.approval_id, tenant="team-A").arguments
+    assert shown == {"order": "o-7", "amount": 8, "day": date(2026, 1, 2)}
+    shop.cf.approvals.approve(follower.approval_id, **who)
+    shop.cf.run(graph, None, **GOING_ON)
+    assert [one.body for one in shop.tally.accepted()] == [{"amount": 8, "day": "2026-01-02"}]
+
+
+def test_what_a_json_schema_does_not_take_is_refused_where_it_is_written(shop: Shop) -> None:
+    def send(**given: Any) -> str:
+        return f"refunded as {shop.tally.accept('refund', None, given)}"
+
+    schema = {
+        "type": "object",
+        "properties": {"order": {"type": "string"}, "amount": {"type": "integer"}, "note": {"type": "string"}},
+        "required": ["order", "amount"],
+    }
+    refund = StructuredTool.from_function(send, name="refund", description="Refund.", args_schema=schema)
+    graph = shop.cf.compile(tool_graph(protect(refund, key=KEY, approval=Policy())))
+    (asked,) = questions(shop.cf.run(graph, {"messages": [refunds()]}, **ASKING))
+    who: dict[str, Any] = {"tenant": "team-A", "by": "mei"}
+    for name, value in (("amount", "lots"), ("amount", True), ("note", 5)):
+        with pytest.raises(InvalidArguments, match=f"written for {name} does not fit"):
+            shop.cf.approvals.edit(asked["approval_id"], changes={name: value}, **who)
+    follower = shop.cf.approvals.edit(asked["approval_id"], changes={"amount": 80, "note": "so"}, **who)
+    shop.cf.approvals.approve(follower.approval_id, **who)
+    shop.cf.run(graph, None, **GOING_ON)
+    assert [(one.body["amount"], one.body["note"]) for one in shop.tally.accepted()] == [(80, "so")]
 
 
 def test_a_model_that_asks_for_the_original_again_gets_a_new_question_that_shows_what_was_done(shop: Shop) -> None:

@@ -22,7 +22,7 @@ from counterfoil.errors import InvalidArguments
 from counterfoil.langgraph import told, tools
 from counterfoil.langgraph.context import Here, locate
 from counterfoil.langgraph.perform import aperform, perform
-from counterfoil.model import Answered, NotSent, Refused
+from counterfoil.model import Answered, NotSent
 from counterfoil.providing import OPAQUE, Provider
 from counterfoil.storage import rows
 from counterfoil.storage.scripts import approvals
@@ -100,6 +100,7 @@ def protect(
     for awaiting, has in ((AWAITING, tools.has_async), (BLOCKING, tools.has_blocking)):
         if has(tool):  # where it has both, the registry keeps the blocking one
             made.effects[awaiting] = contract(_function(made, declared, awaiting=awaiting))
+            made.effects[awaiting].schema = tools.judging(tool)
     return _copied(tool, made)
 
 
@@ -157,17 +158,13 @@ class Protection:
 
         Raises:
             NotSent: no call of the tool is under way that would bring what is injected.
-            Refused: a person wrote arguments that do not fit the tool's schema.
         """
         beside = BESIDE.get()
         if beside is None:
             raise NotSent(f"the tool {self.tool.name} acts within a call of it alone")
         edited = {name: value for name, value in given.items() if name not in TRUSTED_FIELDS}
         edited = {name: value for name, value in edited.items() if beside.own.get(name, beside) != value}
-        try:
-            fitting = tools.fitting(self.tool, given) if edited else given
-        except ValueError:
-            raise Refused(f"what was approved does not fit the schema of the tool {self.tool.name}") from None
+        fitting = tools.fitting(self.tool, given) if edited else given
         return {**beside.rest, **fitting}, edited
 
 

@@ -7,15 +7,19 @@ from typing import TYPE_CHECKING, Any
 
 from langchain_core.runnables import RunnableConfig
 from langchain_core.tools import BaseTool, StructuredTool
-from pydantic import BaseModel
+from pydantic import BaseModel, ValidationError
 from pydantic_core import PydanticUndefined
 
+from counterfoil import codec
 from counterfoil.core.templates import TRUSTED_FIELDS, Template
-from counterfoil.errors import ContradictoryDeclaration, InvalidArguments
+from counterfoil.errors import ContradictoryDeclaration, InvalidArguments, UnsupportedValue
 from counterfoil.rebuilding import hints
+from counterfoil.rewriting import misfit
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
+
+    from counterfoil.effects import Schema
 
 Parameter = inspect.Parameter
 
@@ -67,9 +71,32 @@ def _of_json_schema(tool: BaseTool, schema: dict[str, Any], business: Collection
     required = schema.get("required") or ()
     found = schema.get("properties") or {}
     return {
-        name: _parameter(name, Any, Parameter.empty if name in required else each.get("default"))
+        name: _parameter(
+            name,
+            _type_of(each, required=name in required),
+            Parameter.empty if name in required else each.get("default"),
+        )
         for name, each in found.items()
     }
+
+
+_JSON_TYPES: Mapping[str, type] = {
+    "string": str,
+    "integer": int,
+    "number": float,
+    "boolean": bool,
+    "array": list,
+    "object": dict,
+}
+
+
+def _type_of(schema: Any, *, required: bool) -> Any:
+    """Return the type that a JSON schema names for an argument, as far as it is plain: what a person writes must be."""
+    named = schema.get("type") if isinstance(schema, dict) else None
+    found = _JSON_TYPES.get(named) if isinstance(named, str) else None
+    if found is None:
+        return Any
+    return found if required or schema.get("default") is not None else found | None
 
 
 def _of_model(schema: Any) -> dict[str, Parameter]:
@@ -148,17 +175,54 @@ def place(tool: BaseTool) -> tuple[str, str]:
     return str(getattr(body, "__module__", __name__)), str(getattr(body, "__qualname__", type(body).__qualname__))
 
 
+def judging(tool: BaseTool) -> Schema | None:
+    """Return what judges arguments that a person wrote by the tool's schema; None if their types alone can be."""
+    schema: Any = tool.tool_call_schema
+    if isinstance(schema, dict) or not issubclass(schema, BaseModel):
+        return None
+    if any(each.alias for each in schema.model_fields.values()):
+        return None
+    known = schema.model_fields.keys()
+
+    def judge(stored: Mapping[str, Any], changes: Mapping[str, Any]) -> Mapping[str, Any]:
+        chosen = {name: value for name, value in {**stored, **changes}.items() if name in known}
+        try:
+            read = schema.model_validate(chosen)
+        except ValidationError as wrong:
+            _refuse_misfits(wrong, changes.keys() & known)
+            return {name: value for name, value in changes.items() if name in known}
+        return {name: getattr(read, name) for name in changes if name in known}
+
+    return judge
+
+
+def _refuse_misfits(wrong: ValidationError, written: Collection[str]) -> None:
+    """Refuse what does not fit; what was there before has been through the schema once, and may not fit it again.
+
+    Raises:
+        InvalidArguments: something that was written does not fit.
+    """
+    places = {str(each["loc"][0]) if each["loc"] else "" for each in wrong.errors()}
+    if named := sorted(places & set(written)):
+        misfit(named)
+    if "" in places:
+        misfit(sorted(written))
+
+
 def fitting(tool: BaseTool, arguments: Mapping[str, Any]) -> dict[str, Any]:
     """Return arguments that a person wrote as the types that a model's would have become.
 
-    Raises:
-        ValueError: they do not fit the tool's schema.
+    They were judged when they were written, and it is their stored form that was approved: what the schema would make
+    something else of stays as it is.
     """
-    schema: Any = tool.tool_call_schema
-    if isinstance(schema, dict) or not issubclass(schema, BaseModel):
+    judge = judging(tool)
+    if judge is None:
         return dict(arguments)
-    if any(each.alias for each in schema.model_fields.values()):
+    try:
+        read = judge({}, arguments)
+        whole = {name: codec.canonical_parts({name: value})[name].value for name, value in read.items()}
+    except (InvalidArguments, UnsupportedValue):
         return dict(arguments)
-    chosen = {name: value for name, value in arguments.items() if name in schema.model_fields}
-    read = schema.model_validate(chosen)
-    return {**arguments, **{name: getattr(read, name) for name in chosen}}
+    approved = codec.canonical_parts({name: arguments[name] for name in read})
+    same = {name: value for name, value in read.items() if whole[name] == approved[name].value}
+    return {**arguments, **same}
