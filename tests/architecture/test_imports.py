@@ -48,7 +48,17 @@ FACADES = layer(
         "heartbeats",
         "joining",
     ),
-    *("migrating", "performing", "runners", "transacting", "liveness", "rebuilding", "verifying", "operations"),
+    *(
+        "migrating",
+        "performing",
+        "runners",
+        "transacting",
+        "liveness",
+        "rebuilding",
+        "rewriting",
+        "verifying",
+        "operations",
+    ),
     *("results", "reviewing", "reviews", "bell", "delivery", "enqueuing", "outboxing", "keeping", "purging"),
     *(
         "starting",
