@@ -19,7 +19,8 @@ from counterfoil.errors import (
     OutcomeUnknown,
 )
 from counterfoil.langgraph import perform
-from counterfoil.model import PURGED, Origin, Purged, Trusted
+from counterfoil.model import PURGED, Origin, Trusted
+from counterfoil.shown import Purged
 from counterfoil.storage.scripts import claims, moves, settling
 from counterfoil.storage.scripts.moves import Outcome
 from counterfoil.storage.scripts.settling import Late

@@ -12,7 +12,7 @@ from counterfoil import Retention, purging
 from counterfoil.core.retention import is_long_ended
 from counterfoil.core.states import WorkflowStatus
 from counterfoil.langgraph import await_for, wait_for
-from counterfoil.model import Purged
+from counterfoil.shown import Purged
 from counterfoil.storage.scripts import purging as scripts
 from tests import stores
 from tests.colours import COLOURS, Coloured

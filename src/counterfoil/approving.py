@@ -44,8 +44,9 @@ if TYPE_CHECKING:
     from counterfoil.core.access import Principal
     from counterfoil.desk import Desk
     from counterfoil.effects import Effect
-    from counterfoil.model import Approval, Origin
+    from counterfoil.model import Origin
     from counterfoil.performing import Job
+    from counterfoil.shown import Approval
     from counterfoil.storage.script import Row
     from counterfoil.storage.scripts.claims import Seen
 

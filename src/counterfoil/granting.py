@@ -23,7 +23,8 @@ if TYPE_CHECKING:
     from counterfoil.core.durations import Duration
     from counterfoil.desk import Desk
     from counterfoil.effects import Effect
-    from counterfoil.model import Grant, Trusted
+    from counterfoil.model import Trusted
+    from counterfoil.shown import Grant
     from counterfoil.storage.script import Row
     from counterfoil.storage.scripts.claims import Request
 

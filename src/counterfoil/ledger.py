@@ -35,8 +35,9 @@ if TYPE_CHECKING:
     from counterfoil.enqueuing import Asked
     from counterfoil.joining import Joined
     from counterfoil.keeping import Retention
-    from counterfoil.model import Branch, Intent, Origin, Purged, Receipt, Trusted
+    from counterfoil.model import Intent, Origin, Receipt, Trusted
     from counterfoil.runtime.background import WorkerThread
+    from counterfoil.shown import Branch, Purged
 
 T = TypeVar("T")
 R = TypeVar("R")

@@ -19,7 +19,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from counterfoil.core.durations import Duration
-    from counterfoil.model import Hit, Operation, OperationDetail, Page
+    from counterfoil.model import Page
+    from counterfoil.shown import Hit, Operation, OperationDetail
     from counterfoil.storage.store import Store
 
 PAGE = 50

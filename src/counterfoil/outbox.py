@@ -16,7 +16,8 @@ from counterfoil.storage.tenants import whose
 
 if TYPE_CHECKING:
     from counterfoil.core.access import Principal
-    from counterfoil.model import Message, Operation, Page, Pause
+    from counterfoil.model import Page
+    from counterfoil.shown import Message, Operation, Pause
     from counterfoil.storage.store import Store
 
 

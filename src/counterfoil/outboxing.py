@@ -35,7 +35,8 @@ if TYPE_CHECKING:
 
     from counterfoil.core.access import Actor, Principal
     from counterfoil.errors import CounterfoilError, OperationError
-    from counterfoil.model import Message, Operation, OperationKey, Pause
+    from counterfoil.model import OperationKey
+    from counterfoil.shown import Message, Operation, Pause
     from counterfoil.storage.script import Row
     from counterfoil.storage.scripts.holding import Answer
     from counterfoil.storage.tenants import Everybody

@@ -11,8 +11,9 @@ from counterfoil.core.states import OperationState, WorkflowStatus
 from counterfoil.effects import REGISTRY
 from counterfoil.enqueuing import recorded
 from counterfoil.keeping import FOREVER, Retention, refuse_too_short
-from counterfoil.model import PURGED, Purged
+from counterfoil.model import PURGED
 from counterfoil.performing import Read
+from counterfoil.shown import Purged
 from counterfoil.storage import rows
 from counterfoil.storage.scripts import purging as scripts
 from counterfoil.storage.scripts.purging import Due

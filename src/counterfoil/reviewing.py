@@ -35,7 +35,8 @@ from counterfoil.storage.scripts.reviews import (
 
 if TYPE_CHECKING:
     from counterfoil.core.access import Principal
-    from counterfoil.model import Case, OperationKey
+    from counterfoil.model import OperationKey
+    from counterfoil.shown import Case
     from counterfoil.storage.script import Row
 
 

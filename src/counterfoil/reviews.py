@@ -16,7 +16,8 @@ from counterfoil.storage.scripts import reads, reviews
 
 if TYPE_CHECKING:
     from counterfoil.core.access import Principal
-    from counterfoil.model import Case, OperationDetail, Page
+    from counterfoil.model import Page
+    from counterfoil.shown import Case, OperationDetail
     from counterfoil.storage.store import Store
 
 

@@ -37,7 +37,8 @@ from counterfoil.errors import (
     OutcomeUnknown,
     VerdictConflict,
 )
-from counterfoil.model import Origin, Purged, Trusted
+from counterfoil.model import Origin, Trusted
+from counterfoil.shown import Purged
 from counterfoil.testing.clock import FakeClock
 from tests import stores
 from tests.colours import COLOURS, Coloured

@@ -15,7 +15,8 @@ from counterfoil.errors import (
     OperationClosed,
     OperationQueued,
 )
-from counterfoil.model import OperationKey, Purged
+from counterfoil.model import OperationKey
+from counterfoil.shown import Purged
 from counterfoil.storage.scripts import outbox, purging
 from counterfoil.storage.tenants import ALL_TENANTS
 from tests.conformance.own import Own

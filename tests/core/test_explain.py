@@ -6,7 +6,8 @@ import pytest
 
 from counterfoil.core.explain import ANSWERS, age_text, answer, explain
 from counterfoil.core.states import CaseKind, CaseState, OperationState
-from counterfoil.model import Approval, Case, Operation, OperationDetail, Origin, ProviderFacts, Trusted
+from counterfoil.model import Origin, ProviderFacts, Trusted
+from counterfoil.shown import Approval, Case, Operation, OperationDetail
 
 NOW = 1_767_225_700_000
 OPERATION = Operation(

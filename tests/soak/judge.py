@@ -9,7 +9,8 @@ from typing import Any
 from counterfoil import Counterfoil, Effect, Receipt
 from counterfoil.core.states import TERMINAL, CaseKind, OperationState, Verdict
 from counterfoil.errors import CounterfoilError, OperationInProgress, OperationNotFound, OutcomeUnknown, Retry
-from counterfoil.model import Operation, OperationKey
+from counterfoil.model import OperationKey
+from counterfoil.shown import Operation
 from counterfoil.storage.scripts import inspection
 from counterfoil.testing.provider_desk import Accepted
 from tests.soak.effects import EFFECTS, builder, first_of_graph, second_of_graph

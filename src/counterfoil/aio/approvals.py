@@ -25,8 +25,9 @@ if TYPE_CHECKING:
     from counterfoil.core.proposals import Proposal
     from counterfoil.desk import Desk
     from counterfoil.effects import Effect
-    from counterfoil.model import Approval, ApprovalDetail, Page
+    from counterfoil.model import Page
     from counterfoil.performing import Job
+    from counterfoil.shown import Approval, ApprovalDetail
     from counterfoil.storage.script import Row
     from counterfoil.storage.scripts.claims import Seen
 

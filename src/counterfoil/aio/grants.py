@@ -18,7 +18,8 @@ if TYPE_CHECKING:
     from counterfoil.core.durations import Duration
     from counterfoil.desk import Desk
     from counterfoil.effects import Effect
-    from counterfoil.model import Grant, Page
+    from counterfoil.model import Page
+    from counterfoil.shown import Grant
 
 
 class AsyncGrants:

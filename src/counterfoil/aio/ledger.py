@@ -37,8 +37,9 @@ if TYPE_CHECKING:
     from counterfoil.effects import Effect
     from counterfoil.enqueuing import Asked
     from counterfoil.keeping import Retention
-    from counterfoil.model import Branch, Intent, Origin, Purged, Receipt, Trusted
+    from counterfoil.model import Intent, Origin, Receipt, Trusted
     from counterfoil.runtime.background import WorkerTask
+    from counterfoil.shown import Branch, Purged
 
 T = TypeVar("T")
 R = TypeVar("R")

@@ -13,7 +13,8 @@ if TYPE_CHECKING:
 
     from counterfoil.core.durations import Duration
     from counterfoil.core.explain import Explanation
-    from counterfoil.model import Hit, Operation, OperationDetail, Page
+    from counterfoil.model import Page
+    from counterfoil.shown import Hit, Operation, OperationDetail
     from counterfoil.storage.store import AsyncStore
 
 

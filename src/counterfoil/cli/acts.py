@@ -11,7 +11,7 @@ from counterfoil.cli.session import Session, integer
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from counterfoil.model import Operation
+    from counterfoil.shown import Operation
 
 
 def says_why(function: Callable[..., Any]) -> Callable[..., Any]:

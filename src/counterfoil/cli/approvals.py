@@ -10,7 +10,7 @@ from counterfoil.cli.session import Session, integer, verb, verb_to
 
 if TYPE_CHECKING:
     from counterfoil.approvals import Approvals
-    from counterfoil.model import Approval, ApprovalDetail
+    from counterfoil.shown import Approval, ApprovalDetail
 
 EMPTY = "Nothing waits for a decision."
 

@@ -10,7 +10,8 @@ from counterfoil.cli.acts import act, acts
 from counterfoil.cli.session import Session, integer, names_operation, verb, verb_to
 
 if TYPE_CHECKING:
-    from counterfoil.model import Operation, OperationDetail, Page
+    from counterfoil.model import Page
+    from counterfoil.shown import Operation, OperationDetail
 
 EMPTY = """No operation yet. Wrap one effect:
 

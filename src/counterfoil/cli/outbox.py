@@ -12,7 +12,7 @@ from counterfoil.cli.session import Session, integer, names_operation, refuse_am
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from counterfoil.model import Message, Operation, Pause
+    from counterfoil.shown import Message, Operation, Pause
 
 EMPTY = "Nothing waits to be sent."
 

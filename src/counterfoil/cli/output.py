@@ -20,7 +20,8 @@ from counterfoil.core.states import AttemptOutcome, OperationState
 from counterfoil.model import OperationKey
 
 if TYPE_CHECKING:
-    from counterfoil.model import Approval, Case, Operation, Receipt
+    from counterfoil.model import Receipt
+    from counterfoil.shown import Approval, Case, Operation
 
 GAP: Final = "  "
 COLORS: Final[Mapping[str, str]] = {

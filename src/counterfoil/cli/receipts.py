@@ -10,7 +10,7 @@ from counterfoil.cli.session import Session, names_operation, verb
 
 if TYPE_CHECKING:
     from counterfoil.errors import OperationError
-    from counterfoil.model import OperationDetail
+    from counterfoil.shown import OperationDetail
 
 
 @click.group()

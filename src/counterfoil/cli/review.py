@@ -9,7 +9,8 @@ import click
 from counterfoil.cli.session import Session, integer, names_operation, verb, verb_to
 
 if TYPE_CHECKING:
-    from counterfoil.model import Case, OperationDetail, Receipt
+    from counterfoil.model import Receipt
+    from counterfoil.shown import Case, OperationDetail
 
 EMPTY = "Nothing waits for a person."
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from counterfoil.core.access import Principal
     from counterfoil.drivers.sqlite_look import SqliteLook
     from counterfoil.drivers.urls import DatabaseUrl
-    from counterfoil.model import OperationDetail
+    from counterfoil.shown import OperationDetail
     from counterfoil.storage.script import Maker
     from counterfoil.storage.store import Store
 

@@ -13,7 +13,7 @@ from counterfoil.core.states import CaseKind, CaseState, OperationState, Sender,
 from counterfoil.core.unknown import key_valid_until
 
 if TYPE_CHECKING:
-    from counterfoil.model import Case, Operation, OperationDetail
+    from counterfoil.shown import Case, Operation, OperationDetail
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

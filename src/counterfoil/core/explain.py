@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from counterfoil.core.unknown import UnknownPlan
-    from counterfoil.model import Approval, Case, Operation, OperationDetail
+    from counterfoil.shown import Approval, Case, Operation, OperationDetail
 
 HAPPENED: Final = "It happened once."
 DID_NOT: Final = "It did not happen."

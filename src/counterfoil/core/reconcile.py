@@ -13,7 +13,7 @@ from counterfoil.model import VALUE_NOT_GIVEN
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from counterfoil.model import Case, OperationDetail
+    from counterfoil.shown import Case, OperationDetail
 
 JUDGING: Final = frozenset({CaseKind.UNKNOWN_OUTCOME, CaseKind.DEAD_LETTER})
 """Cases whose verdict settles or frees the operation; the others are about one that is settled, and are only noted."""

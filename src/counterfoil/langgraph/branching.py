@@ -10,7 +10,7 @@ from counterfoil.core.branches import marked, validate_branch
 from counterfoil.core.templates import validate_id
 from counterfoil.errors import BranchTaken, CheckpointNotFound, InvalidArguments
 from counterfoil.langgraph.context import conf_of
-from counterfoil.model import Branch
+from counterfoil.shown import Branch
 from counterfoil.storage.scripts import branches
 from counterfoil.storage.scripts.branches import Begun, Forked, NameTaken, NoCheckpoint
 from counterfoil.storage.scripts.threads import ThreadKey

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from counterfoil.effects import Effect
-    from counterfoil.model import Approval
+    from counterfoil.shown import Approval
 
 T = TypeVar("T")
 

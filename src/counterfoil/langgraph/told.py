@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from counterfoil.errors import CounterfoilError
-    from counterfoil.model import ApprovalDetail
+    from counterfoil.shown import ApprovalDetail
 
 TO_A_MODEL = (
     EffectRefused,

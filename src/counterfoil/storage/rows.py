@@ -17,21 +17,9 @@ from counterfoil.core.outbox import Tries
 from counterfoil.core.states import OperationState, Sender
 from counterfoil.core.unknown import still_holding
 from counterfoil.errors import UnsupportedValue
-from counterfoil.model import (
-    PURGED,
-    Approval,
-    Attempt,
-    Case,
-    Evidence,
-    Grant,
-    Operation,
-    Origin,
-    Pause,
-    ProviderFacts,
-    Receipt,
-    Trusted,
-)
+from counterfoil.model import PURGED, Origin, ProviderFacts, Receipt, Trusted
 from counterfoil.records import AuditEntry, Tenant, Token
+from counterfoil.shown import Approval, Attempt, Case, Evidence, Grant, Operation, Pause
 
 if TYPE_CHECKING:
     from counterfoil.storage.script import Row

@@ -5,7 +5,8 @@ from typing import Any, Final
 from counterfoil import Counterfoil
 from counterfoil.core.provider_key import provider_key
 from counterfoil.demo.hiring.office import Office
-from counterfoil.model import Case, Operation, OperationKey
+from counterfoil.model import OperationKey
+from counterfoil.shown import Case, Operation
 from counterfoil.testing.mail_client import MailboxClient
 from counterfoil.testing.provider_client import ProviderClient
 

@@ -40,7 +40,8 @@ from counterfoil.core.states import (
     Sender,
     WorkflowStatus,
 )
-from counterfoil.model import ApprovalDetail, OperationKey
+from counterfoil.model import OperationKey
+from counterfoil.shown import ApprovalDetail
 from counterfoil.storage import rows
 from counterfoil.storage.script import Row, Script, Wake, all_rows, held_row, one_row
 from counterfoil.storage.scripts import audit, claims, gates, reads
@@ -50,7 +51,7 @@ from counterfoil.storage.scripts.moves import has_lost_attempt, key_params, stan
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from counterfoil.model import Approval
+    from counterfoil.shown import Approval
 
 # --- asking ----------------------------------------------------------------------------------------------------------
 

@@ -23,7 +23,8 @@ from counterfoil.storage.scripts.reviews import NoOperation, Resolved, Ruling, c
 
 if TYPE_CHECKING:
     from counterfoil.core.access import Actor
-    from counterfoil.model import OperationKey, Pause
+    from counterfoil.model import OperationKey
+    from counterfoil.shown import Pause
 
 VERDICTS = {Act.REQUEUE: Verdict.DID_NOT_HAPPEN_RETRY, Act.SKIP: Verdict.DID_NOT_HAPPEN_CLOSE}
 """The acts that are verdicts on a dead letter's case."""

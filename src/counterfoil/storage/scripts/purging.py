@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from counterfoil.core.retention import Drop
-from counterfoil.model import PURGED, OperationKey, Purged
+from counterfoil.model import PURGED, OperationKey
+from counterfoil.shown import Purged
 from counterfoil.storage.script import Row, Script, all_rows, held_row, one_row
 from counterfoil.storage.scripts.moves import key_params
 

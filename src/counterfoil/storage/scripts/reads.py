@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Any, Final
 from counterfoil.core.branches import MARK, plain_id
 from counterfoil.core.provider_key import could_be_provider_key, provider_key
 from counterfoil.core.states import TERMINAL, CaseState, OperationState, Sender
-from counterfoil.model import Case, Hit, Message, Operation, OperationDetail, OperationKey, Page
+from counterfoil.model import OperationKey, Page
+from counterfoil.shown import Case, Hit, Message, Operation, OperationDetail
 from counterfoil.storage import rows
 from counterfoil.storage.rows import NEWEST
 from counterfoil.storage.script import Row, Script, all_rows, one_row
