@@ -35,14 +35,15 @@ class ProtectTools(AgentMiddleware[Any, Any, Any]):
         tools: Sequence[BaseTool],
         effects: Mapping[str, Mapping[str, Any]],
         *,
-        read_only: Collection[str] = (),
+        read_only: Collection[str | BaseTool] = (),
     ) -> None:
         """Protect the tools that have effects.
 
         Args:
             tools: All tools of the agent; `create_agent` need not be given them again.
             effects: What `protect` takes, for each tool that has an effect, by the tool's name.
-            read_only: The names of the tools that have none, those of other middleware included.
+            read_only: The tools that have none, those of other middleware included, by name or themselves. Another tool
+                of the name of one that was given, here or in `tools`, is not that tool.
 
         Raises:
             ContradictoryDeclaration: a tool is named in neither, or a name twice, or a name is no tool's.
@@ -50,8 +51,10 @@ class ProtectTools(AgentMiddleware[Any, Any, Any]):
         """
         super().__init__()
         known = {tool.name: tool for tool in tools}
-        _refuse_contradictions(effects, known, read_only)
-        self._read_only = frozenset(read_only)
+        named = {one if isinstance(one, str) else one.name: one for one in read_only}
+        _refuse_contradictions(effects, known, named.keys())
+        given = {name: None if isinstance(one, str) else one for name, one in named.items()}
+        self._reading = {name: one or known.get(name) for name, one in given.items()}
         self._protected = {name: protect(known[name], **options) for name, options in effects.items()}
         self.tools = [self._protected.get(name, tool) for name, tool in known.items()]
         self._refuse_undeclared(self.tools)
@@ -96,7 +99,7 @@ class ProtectTools(AgentMiddleware[Any, Any, Any]):
         """Return the request for a tool that may run, or what a model is told that asked for one that is not there."""
         name = request.tool_call["name"] if request.tool is None else request.tool.name
         tool = self._suited(request.tool, name)
-        if tool is None and name not in self._read_only:
+        if tool is None and name not in self._reading:
             names = ", ".join(each.name for each in self.tools)
             told = f"There is no tool {name}; there are: {names}."
             return ToolMessage(told, name=name, tool_call_id=request.tool_call["id"], status="error")
@@ -104,12 +107,22 @@ class ProtectTools(AgentMiddleware[Any, Any, Any]):
             self._refuse_undeclared([tool])
         runtime = request.runtime
         if runtime is not None:  # in which middleware after this one may look for another tool
-            runtime = replace(runtime, tools=[self._suited(each, each.name) or each for each in runtime.tools])
+            runtime = replace(runtime, tools=[self._declared(each) for each in runtime.tools])
         return replace(request, tool=tool, runtime=runtime)
 
     def _suited(self, tool: BaseTool | None, name: str) -> BaseTool | None:
-        """Return the protected tool of this name, if there is one and this is not protected itself."""
+        """Return the tool that is declared under this name, if one is that acts and this is not protected itself."""
         return tool if protection_of(tool) is not None else self._protected.get(name, tool)
+
+    def _declared(self, tool: BaseTool) -> BaseTool:
+        """Return the tool that may be called where this one is found by its name."""
+        suited = self._suited(tool, tool.name) or tool
+        return suited if protection_of(suited) is not None else self._reading.get(tool.name) or suited
+
+    def _reads(self, tool: BaseTool) -> bool:
+        """Say whether this very tool is declared to have no effect; of one that nobody gave, its name must do."""
+        declared = self._reading.get(tool.name)
+        return tool.name in self._reading and (declared is None or _is_the_same(tool, declared))
 
     def _refuse_undeclared(self, tools: Iterable[Any]) -> None:
         """Refuse tools of which nobody said whether they act; what a model's provider runs itself is not one of ours.
@@ -117,18 +130,28 @@ class ProtectTools(AgentMiddleware[Any, Any, Any]):
         Raises:
             ContradictoryDeclaration: there are some.
         """
-        named = {*self._protected, *self._read_only}
         ours = [tool for tool in tools if isinstance(tool, BaseTool) and protection_of(tool) is None]
-        if undeclared := [tool.name for tool in ours if tool.name not in named]:
+        undeclared = [tool for tool in ours if tool.name not in self._protected and not self._reads(tool)]
+        if others := [tool.name for tool in undeclared if tool.name in self._reading]:
             raise ContradictoryDeclaration(
-                f"Nobody said of {', '.join(undeclared)} whether it acts. Give ProtectTools(tools, effects) a key for"
-                " each tool that has an effect, and name those that only read: read_only=[...]. Nothing was called."
+                f"There is another tool of the name {', '.join(others)} than the one that only reads, and nobody said"
+                " whether it acts. Give it a name of its own, and say so. Nothing was called."
+            )
+        if undeclared:
+            raise ContradictoryDeclaration(
+                f"Nobody said of {', '.join(tool.name for tool in undeclared)} whether it acts. Give"
+                " ProtectTools(tools, effects) a key for each tool that has an effect, and name those that only read:"
+                " read_only=[...]. Nothing was called."
             )
 
 
-def _refuse_contradictions(
-    effects: Mapping[str, Any], known: Mapping[str, BaseTool], read_only: Collection[str]
-) -> None:
+def _is_the_same(tool: BaseTool, declared: BaseTool) -> bool:
+    """Say whether a tool is the one that was declared, or a copy that runs the same function."""
+    bodies = [(getattr(one, "func", None), getattr(one, "coroutine", None)) for one in (tool, declared)]
+    return tool is declared or (type(tool) is type(declared) and bodies[0] == bodies[1] != (None, None))
+
+
+def _refuse_contradictions(effects: Mapping[str, Any], known: Mapping[str, BaseTool], read_only: Iterable[str]) -> None:
     if both := sorted(effects.keys() & set(read_only)):
         raise ContradictoryDeclaration(f"ProtectTools(...) says of {', '.join(both)} that it acts and that it reads.")
     if unknown := sorted(effects.keys() - known.keys()):
