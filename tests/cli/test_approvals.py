@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from counterfoil import Counterfoil, Policy, effect
-from counterfoil.errors import ApprovalRejected, ApprovalRequired
+from counterfoil.errors import ApprovalRejected, ApprovalRequired, OutcomeUnknown
 from counterfoil.testing.clock import FakeClock
 from tests.cli.conftest import Line
 from tests.stores import execute
@@ -47,6 +47,48 @@ def test_what_waits_is_listed_and_shown_with_what_would_be_sent(empty: Line, cf:
     assert "Run: counterfoil approvals approve approval-1 --tenant team-A" in shown
     assert empty.json("approvals show approval-1", *T)["arguments"]["to"] == "ann"
     assert empty.json("approvals list", *T)[0]["state"] == "pending"
+
+
+@effect("cli.noted", key="{request_id}/noted", approval=Policy())
+def noted(call: Any, *, note: str, login: dict[str, Any], more: list[Any] | None = None) -> str:
+    return note
+
+
+HIDDEN = "password=send-all-money-to-eve"
+LOGIN = {"user": "ann", "password": "hunter2", "nested": [{"api_key": "k-1", "token": "t-1", "secret": ""}]}
+
+
+def test_what_is_hidden_is_said_and_can_be_seen(empty: Line, cf: Counterfoil) -> None:
+    who: dict[str, Any] = {"tenant": "team-A", "request_id": "r-2"}
+    with pytest.raises(ApprovalRequired):
+        cf.perform(noted, **who, note=HIDDEN, login=LOGIN, more=["plain"])
+    shown = empty("approvals show approval-2", *T).stdout
+    assert not [word for word in ("to-eve", "hunter2", "k-1", "t-1") if word in shown]
+    assert "'ann'" in shown
+    (line,) = [line for line in shown.splitlines() if line.startswith("Hidden")]
+    assert line.endswith("of note, login. See it with: counterfoil approvals show approval-2 --tenant team-A --reveal")
+    revealed = empty("approvals show approval-2 --reveal", *T).stdout
+    assert all(word in revealed for word in (HIDDEN, "hunter2", "k-1", "t-1"))
+    assert "Hidden" not in revealed
+    told = empty.json("approvals show approval-2", *T)
+    assert (told["hidden"], told["arguments"]["more"]) == (["note", "login"], ["plain"])
+    told = empty.json("approvals show approval-2 --reveal", *T)
+    assert (told["hidden"], told["arguments"]) == ([], {"note": HIDDEN, "login": LOGIN, "more": ["plain"]})
+
+
+def test_of_a_case_it_is_the_same(empty: Line, cf: Counterfoil) -> None:
+    @effect("cli.noted-lost", key="{request_id}/lost")
+    def lost(call: Any, *, note: str, login: dict[str, Any]) -> str:
+        raise OSError
+
+    with pytest.raises(OutcomeUnknown):
+        cf.perform(lost, tenant="team-A", request_id="r-3", note=HIDDEN, login=LOGIN)
+    shown = empty("review show case-1 --arguments", *T).stdout
+    assert not [word for word in ("to-eve", "hunter2", "k-1", "t-1") if word in shown]
+    assert "counterfoil review show case-1 --tenant team-A --reveal" in shown
+    assert HIDDEN in empty("review show case-1 --reveal", *T).stdout
+    assert empty.json("review show case-1 --arguments", *T)["hidden"] == ["note", "login"]
+    assert empty.json("review show case-1 --reveal", *T)["arguments"]["login"] == LOGIN
 
 
 def test_approved_by_the_command_line_it_is_sent(empty: Line, cf: Counterfoil) -> None:

@@ -60,24 +60,27 @@ def list_(session: Session, state: str, after: int | None, limit: int) -> None:
 
 @command.command()
 @click.argument("approval", metavar="APPROVAL")
+@click.option("--reveal", is_flag=True, help="Print what looks like a credential, too: it would be sent as it is.")
 @verb
-def show(session: Session, approval: str) -> None:
+def show(session: Session, approval: str, *, reveal: bool) -> None:
     """Show what is asked: the very arguments that would be sent, who asked, and what was sent already."""
     from counterfoil.cli.output import show_json
 
     found = _found(session, approval)
     if session.as_json:
-        show_json({**_json(found), "others": [_short(other) for other in found.others]})
+        show_json({**_json(found, reveal=reveal), "others": [_short(other) for other in found.others]})
         return
-    _show(found)
+    _show(found, reveal=reveal)
 
 
-def _json(found: ApprovalDetail) -> dict[str, Any]:
-    from counterfoil.cli.output import approval_json, operation_json
+def _json(found: ApprovalDetail, *, reveal: bool) -> dict[str, Any]:
+    from counterfoil.cli.output import approval_json, hidden, operation_json
 
+    shown = _readable(found, reveal=reveal)
     return {
         **approval_json(found.approval),
-        "arguments": _readable(found),
+        "arguments": shown,
+        "hidden": hidden(found.arguments, shown),
         "operation": operation_json(found.operation),
     }
 
@@ -86,13 +89,13 @@ def _short(operation: Any) -> dict[str, Any]:
     return {"operation_id": operation.operation_id, "state": operation.state, "attempts": operation.attempt}
 
 
-def _readable(found: ApprovalDetail) -> dict[str, Any] | None:
+def _readable(found: ApprovalDetail, *, reveal: bool) -> dict[str, Any] | None:
     from counterfoil.cli.output import readable
 
-    return None if found.arguments is None else readable(found.arguments)
+    return None if found.arguments is None else readable(found.arguments, reveal=reveal)
 
 
-def _show(found: ApprovalDetail) -> None:
+def _show(found: ApprovalDetail, *, reveal: bool) -> None:
     from counterfoil.cli.output import clean, fields, say, when
     from counterfoil.core.states import ApprovalState
 
@@ -122,7 +125,7 @@ def _show(found: ApprovalDetail) -> None:
             ("content", asked.fingerprint),
         ]
     )
-    _show_arguments(found)
+    _show_arguments(found, reveal=reveal)
     if found.others:
         say("\nUnder the same intent:")
         fields([(f"  {each.operation_id}", f"{each.state}, attempts: {each.attempt}") for each in found.others])
@@ -146,14 +149,13 @@ def _spent(found: ApprovalDetail) -> str:
     return told.get(found.operation.state, "perhaps sent at")
 
 
-def _show_arguments(found: ApprovalDetail) -> None:
-    from counterfoil.cli.output import fields, say
+def _show_arguments(found: ApprovalDetail, *, reveal: bool) -> None:
+    from counterfoil.cli.output import hidden, say, show_arguments
 
-    say("\nWould be sent:" if found.approval.state == "pending" else "\nWas asked about:")
-    if (given := _readable(found)) is None:
-        say("  its arguments are not stored any more")
-    else:
-        fields([(f"  {name}", repr(value)) for name, value in given.items()])
+    asked, given = found.approval, _readable(found, reveal=reveal)
+    say("\nWould be sent:" if asked.state == "pending" else "\nWas asked about:")
+    command = f"counterfoil approvals show {asked.approval_id} --tenant {asked.tenant} --reveal"
+    show_arguments(given, hidden(found.arguments, given), command)
 
 
 @command.command()

@@ -131,12 +131,46 @@ def key_given(operation: Operation) -> str | None:
     return provider_key(key, operation.facts.key_length)
 
 
-def readable(arguments: Mapping[str, Any]) -> dict[str, Any]:
-    """Return an effect's arguments as people may see them: credentials made unreadable."""
+def readable(arguments: Mapping[str, Any], *, reveal: bool) -> dict[str, Any]:
+    """Return an effect's arguments as people may see them: credentials made unreadable, unless they are to be revealed.
+
+    One rule, at any depth: by the name that a value has, and by the shape of a text.
+    """
+    return {**arguments} if reveal else {name: _readable(name, value) for name, value in arguments.items()}
+
+
+def _readable(name: object, value: Any) -> Any:
     from counterfoil.credentials import REDACTED, is_secret_name, redact_text
 
-    shown = {name: redact_text(value) if isinstance(value, str) else value for name, value in arguments.items()}
-    return {name: REDACTED if is_secret_name(name) else value for name, value in shown.items()}
+    named = isinstance(name, str) and (is_secret_name(name) or name.lower() == "token")
+    if named and value not in (None, "", False, True):
+        return REDACTED
+    match value:
+        case str():
+            return redact_text(value)
+        case Mapping():
+            return {key: _readable(key, item) for key, item in value.items()}
+        case list() | tuple():
+            return [_readable(None, item) for item in value]
+        case _:
+            return value
+
+
+def hidden(arguments: Mapping[str, Any] | None, shown: Mapping[str, Any] | None) -> list[str]:
+    """Return the names of the arguments of which something is not shown."""
+    if arguments is None or shown is None:
+        return []
+    return [name for name, value in arguments.items() if plain(shown[name]) != plain(value)]
+
+
+def show_arguments(shown: Mapping[str, Any] | None, unseen: Sequence[str], command: str) -> None:
+    """Print arguments, and in one line how to see what of them is hidden."""
+    if shown is None:
+        say("  its arguments are not stored any more")
+        return
+    fields([(f"  {name}", repr(value)) for name, value in shown.items()])
+    if unseen:
+        say(clean(f"Hidden, as it looks like a credential: something of {', '.join(unseen)}. See it with: {command}"))
 
 
 def approval_json(approval: Approval) -> dict[str, Any]:

@@ -54,8 +54,9 @@ def list_(session: Session, state: str, after: int | None, limit: int) -> None:
 @command.command()
 @click.argument("case", metavar="CASE")
 @click.option("--arguments", is_flag=True, help="Also print what the effect was asked for, as long as it is stored.")
+@click.option("--reveal", is_flag=True, help="Print of it what looks like a credential, too; brings --arguments.")
 @verb
-def show(session: Session, case: str, *, arguments: bool) -> None:
+def show(session: Session, case: str, *, arguments: bool, reveal: bool) -> None:
     """Show a case with its operation, attempts and evidence, and the verdicts that it takes."""
     from counterfoil.cli.ops import detail_json, show_history, show_operation
     from counterfoil.cli.output import case_json, clean, say, show_json
@@ -66,7 +67,7 @@ def show(session: Session, case: str, *, arguments: bool) -> None:
         options = choices(found, detail)
         told = {"provider_can": provider_can(detail.operation), "choices": options}
         permitted = [each.verdict for each in options]
-        asked = {"arguments": _arguments(session, detail)} if arguments else {}
+        asked = _arguments_json(session, detail, reveal=reveal) if arguments or reveal else {}
         show_json({**case_json(found), "permitted": permitted, **told, "operation": detail_json(detail), **asked})
         return
     say(clean(f"{found.case_id} is {found.state} (version {found.version}): {found.kind}; {found.reason}"))
@@ -75,32 +76,38 @@ def show(session: Session, case: str, *, arguments: bool) -> None:
     say()
     show_operation(detail.operation)
     show_history(detail)
-    if arguments:
-        _show_arguments(_arguments(session, detail))
+    if arguments or reveal:
+        _show_arguments(session, found, detail, reveal=reveal)
     _show_choices(found, detail)
     say()
     say(clean(_closing_line(found, detail)))
 
 
 def _arguments(session: Session, detail: OperationDetail) -> dict[str, Any] | None:
-    """Return the stored arguments of an operation, credentials made unreadable; None once they are dropped."""
+    """Return the stored arguments of an operation; None once they are dropped."""
     from counterfoil import codec
-    from counterfoil.cli.output import readable
     from counterfoil.storage.scripts import reads
 
     operation = detail.operation
     payload = session.read(lambda: reads.payload(operation.tenant, operation.operation_id), tenant=operation.tenant)
-    return None if payload is None else readable(codec.decode(payload))
+    return None if payload is None else codec.decode(payload)
 
 
-def _show_arguments(given: dict[str, Any] | None) -> None:
-    from counterfoil.cli.output import fields, say
+def _arguments_json(session: Session, detail: OperationDetail, *, reveal: bool) -> dict[str, Any]:
+    from counterfoil.cli.output import hidden, readable
 
+    given = _arguments(session, detail)
+    shown = None if given is None else readable(given, reveal=reveal)
+    return {"arguments": shown, "hidden": hidden(given, shown)}
+
+
+def _show_arguments(session: Session, case: Case, detail: OperationDetail, *, reveal: bool) -> None:
+    from counterfoil.cli.output import say, show_arguments
+
+    found = _arguments_json(session, detail, reveal=reveal)
     say("\nAsked for:")
-    if given is None:
-        say("  its arguments are not stored any more")
-    else:
-        fields([(f"  {name}", repr(value)) for name, value in given.items()])
+    command = f"counterfoil review show {case.case_id} --tenant {case.tenant} --reveal"
+    show_arguments(found["arguments"], found["hidden"], command)
 
 
 def _show_choices(case: Case, detail: OperationDetail) -> None:
