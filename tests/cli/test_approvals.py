@@ -76,6 +76,17 @@ def test_what_is_hidden_is_said_and_can_be_seen(empty: Line, cf: Counterfoil) ->
     assert (told["hidden"], told["arguments"]) == ([], {"note": HIDDEN, "login": LOGIN, "more": ["plain"]})
 
 
+def test_an_operation_is_found_by_the_ids_of_its_approval_and_its_grant(empty: Line, cf: Counterfoil) -> None:
+    grant = cf.grants.issue(gated, tenant="team-A", request_id="r-1", to="ann", token=SECRET, by="ops")
+    for any_id, kind in (("approval-1", "approval"), (grant.grant_id, "grant")):
+        for scope in ([], T):
+            (hit,) = empty.json(f"find {any_id}", *scope)
+            assert (hit["found_by"], hit["operation_id"]) == (kind, "r-1/gated")
+        assert empty.error(f"find {any_id} --tenant team-B", exit_code=3)["code"] == "operation-not-found"
+    assert empty.error("find approval-9", exit_code=3)["code"] == "operation-not-found"
+    assert empty.error("find grant-9", exit_code=3)["code"] == "operation-not-found"
+
+
 def test_of_a_case_it_is_the_same(empty: Line, cf: Counterfoil) -> None:
     @effect("cli.noted-lost", key="{request_id}/lost")
     def lost(call: Any, *, note: str, login: dict[str, Any]) -> str:

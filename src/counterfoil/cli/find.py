@@ -14,8 +14,8 @@ from counterfoil.cli.session import Session, integer, verb
 def command(session: Session, any_id: str, limit: int) -> None:
     """Say what an id of any kind belongs to.
 
-    Knows the ids of operations (also their beginning), cases, requests, workflows, threads, checkpoints, runs and
-    traces, and the key that a provider was given.
+    Knows the ids of operations (also their beginning), cases, approvals, grants, requests, workflows, threads,
+    checkpoints, runs and traces, and the key that a provider was given.
     """
     from counterfoil.cli.output import age, key_given, operation_json, show_json, table
     from counterfoil.errors import OperationNotFound

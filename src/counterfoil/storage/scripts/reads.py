@@ -215,9 +215,9 @@ def get_case(tenant: str | None, case_id: str) -> Script[tuple[Case, OperationDe
 def find(tenant: str | None, text: str, *, limit: int) -> Script[tuple[Hit, ...]]:
     """Return the operations that an id of any kind leads to; the last resorts are tried only if nothing else fits.
 
-    Exact ids come first: an operation's, a case's, or one of the request, workflow, thread, checkpoint, run or trace.
-    Then the beginning of an operation's id. Then a provider key, which is derived and not stored: each operation's is
-    computed and compared, about a second for a million of them.
+    Exact ids come first: an operation's, that of a case, an approval or a grant about one, or one of the request,
+    workflow, thread, checkpoint, run or trace. Then the beginning of an operation's id. Then a provider key, which is
+    derived and not stored: each operation's is computed and compared, about a second for a million of them.
     """
     hits: list[Hit] = []
     if not text:
@@ -225,14 +225,36 @@ def find(tenant: str | None, text: str, *, limit: int) -> Script[tuple[Hit, ...]
     for each in (yield from tenants(tenant)):
         for row in (yield from all_rows("find_operations", tenant=each, id=text, limit=limit)):
             hits.append(Hit(found_by=row["found_by"], operation=rows.operation(row)))  # noqa: PERF401 - it yields
-    seen = yield from get_case(tenant, text)
-    if seen is not None:
-        hits.append(Hit(found_by="case", operation=seen[1].operation))
+    hits += yield from _by_number(tenant, text)
     for last_resort in (_by_prefix, _by_provider_key):
         if not hits:
             for each in (yield from tenants(tenant)):
                 hits += yield from last_resort(each, text, limit)
     return tuple(islice(hits, limit))
+
+
+def _by_number(tenant: str | None, text: str) -> Script[list[Hit]]:
+    """Find by the id of a case, an approval or a grant; what a grant permits need not have been asked for."""
+    numbers = {"case": rows.case_seq(text), "approval": rows.approval_seq(text), "grant": rows.grant_seq(text)}
+    found = []
+    for kind, seq in numbers.items():
+        for each in [] if seq is None else (yield from tenants(tenant)):
+            about = yield from _about(kind, each, seq)
+            if about is not None:
+                found.append(Hit(found_by=kind, operation=rows.operation(about)))
+    return found
+
+
+def _about(kind: str, tenant: str, seq: int | None) -> Script[Row | None]:
+    """Read the operation that a case, an approval or a grant is about."""
+    if kind == "grant":
+        page = yield from all_rows("list_grants", tenant=tenant, before=(seq or 0) + 1, limit=1)
+        row = next((one for one in page if one["seq"] == seq), None)
+    else:
+        row = yield from one_row(f"get_{kind}", tenant=tenant, seq=seq)
+    if row is None:
+        return None
+    return (yield from one_row("get_operation", tenant=tenant, operation_id=row["operation_id"]))
 
 
 def _by_prefix(tenant: str, text: str, limit: int) -> Script[list[Hit]]:
