@@ -13,8 +13,8 @@ from counterfoil.drivers.driving import drive
 from counterfoil.errors import CommitUnknown
 from counterfoil.operations import PAGE, check_limit, check_tenant
 from counterfoil.performing import Read, Write
-from counterfoil.storage.scripts import approvals
-from counterfoil.storage.scripts.approvals import Hindered
+from counterfoil.storage.scripts import approvals, deciding
+from counterfoil.storage.scripts.deciding import Hindered
 from counterfoil.writing import write
 
 if TYPE_CHECKING:
@@ -230,12 +230,12 @@ class Approvals:
         """
         store, tenant, seq, made = self._desk.store, asked.tenant, asked.seq, asked.made
         try:
-            answer = store.write(lambda: approvals.decide(tenant, seq, made), tenant=tenant)
+            answer = store.write(lambda: deciding.decide(tenant, seq, made), tenant=tenant)
         except CommitUnknown as lost:
             with lost.outlasting():
-                answer = store.write(lambda: approvals.decide(tenant, seq, made), tenant=tenant)
+                answer = store.write(lambda: deciding.decide(tenant, seq, made), tenant=tenant)
                 if isinstance(answer, Hindered):
-                    own = store.read(lambda: approvals.find_decision(tenant, seq, made), tenant=tenant)
+                    own = store.read(lambda: deciding.find_decision(tenant, seq, made), tenant=tenant)
                     answer = own or answer
         self._desk.bell.ring()
         decided = approving.decided(answer, asked)

@@ -36,7 +36,7 @@ from counterfoil.policy import ASKED
 from counterfoil.rewriting import rewritten
 from counterfoil.storage import rows
 from counterfoil.storage.scripts import approvals, grants
-from counterfoil.storage.scripts.approvals import Answer, Decided, Decision, Follower, Hindered, NoApproval, Taken
+from counterfoil.storage.scripts.deciding import Answer, Decided, Decision, Follower, Hindered, NoApproval, Taken
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Mapping, Sequence

@@ -156,9 +156,12 @@ def assert_apart(world: World, colour: str, methods: Any, table: Any, name: str,
     for place in FEWER if name in RUNS and name != "stream" else PLACES:
         answers = []
         for ids in (world.ids, NOBODY):
-            given, named = table[name](ids, configuration(world, colour, ids, place, tenant))
-            method = getattr(methods, spelt(colour, name))
-            answers.append(told(ids, lambda: world.ask(colour, method, *given, **named)))  # noqa: B023 - called at once
+
+            def call(ids: Ids = ids, place: str = place) -> Any:
+                given, named = table[name](ids, configuration(world, colour, ids, place, tenant))
+                return world.ask(colour, getattr(methods, spelt(colour, name)), *given, **named)
+
+            answers.append(told(ids, call))
         assert MARK not in str(answers), (place, answers)
         assert answers[0][0] == answers[1][0], (place, answers)
         if answers[0][0] != "value":
@@ -185,7 +188,9 @@ def test_a_graph_shows_another_tenant_nothing_of_a_thread(world: World, colour: 
 def test_a_run_acts_for_the_tenant_of_its_context_alone(world: World, colour: str) -> None:
     tenant = newcomer()
     graph, cf = world.graphs[colour], world.colours[colour].cf
-    for place in PLACES:
+    with pytest.raises(ReservedConfig):
+        configuration(world, colour, world.ids, "reserved", tenant)
+    for place in (each for each in PLACES if each != "reserved"):
         config = configuration(world, colour, world.ids, place, tenant)
         if place == "top":
             with pytest.raises(ReservedConfig):

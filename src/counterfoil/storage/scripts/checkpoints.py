@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from counterfoil.core.states import ThreadState
 from counterfoil.storage.script import Row, Script, all_rows, lone_row, one_row
-from counterfoil.storage.scripts import approvals, threads
+from counterfoil.storage.scripts import deciding, threads
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -256,7 +256,7 @@ def delete_thread(key: ThreadKey, *, tried: Deleted, by: Actor, reason: str = ""
         yield from all_rows(f"delete_thread_{what}", **key.params)
     yield from all_rows("delete_unnamed_channels", **key.params)
     if row is not None and row["status"] is not None:
-        yield from approvals.cancel_all(key.tenant, key.thread_id, by=by, reason=reason or ENDED_WITH, enqueued=False)
+        yield from deciding.cancel_all(key.tenant, key.thread_id, by=by, reason=reason or ENDED_WITH, enqueued=False)
         yield from _forget_workflow(key)
     if row is not None:
         yield from one_row("reset_thread", **key.params, state=ThreadState.IDLE)

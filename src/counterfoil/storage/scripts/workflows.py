@@ -19,7 +19,7 @@ from counterfoil.core.states import (
     WorkflowStatus,
 )
 from counterfoil.storage.script import Row, Script, Wake, all_rows, held_row, one_row
-from counterfoil.storage.scripts import approvals, audit, threads
+from counterfoil.storage.scripts import audit, deciding, threads
 from counterfoil.storage.scripts.threads import ThreadKey
 
 if TYPE_CHECKING:
@@ -300,7 +300,7 @@ def cancel(key: ThreadKey, *, by: Actor, reason: str, expected_version: int | No
         error_class=CANCELLED_BY,
         error_text=f"cancelled by {by.shown}: {reason}",
     )
-    yield from approvals.cancel_all(key.tenant, key.thread_id, by=by, reason=reason, enqueued=True)
+    yield from deciding.cancel_all(key.tenant, key.thread_id, by=by, reason=reason, enqueued=True)
     return Done((yield from _noted(key, row, by, Deed.CANCEL_WORKFLOW, reason)))
 
 
