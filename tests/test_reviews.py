@@ -16,6 +16,7 @@ from counterfoil.errors import (
     CaseNotFound,
     EffectRefused,
     InvalidArguments,
+    InvalidId,
     OperationInProgress,
     OperationNotFound,
     OutcomeUnknown,
@@ -382,7 +383,10 @@ def test_cases_are_paged_from_the_oldest(each: Coloured) -> None:
 
 def test_any_text_can_be_evidence_and_reason(each: Coloured) -> None:
     hostile = "\0 \udcff \x1b[31m 票 " + "x" * 5000
-    case = resolve(each, lose(each), "happened", evidence=hostile, reason=hostile, by=hostile[:500])
+    lost = lose(each)
+    with pytest.raises(InvalidId):
+        resolve(each, lost, "happened", evidence=hostile, reason=hostile, by=hostile[:500])
+    case = resolve(each, lost, "happened", evidence=hostile, reason=hostile, by="\x1b[31m 票")
     assert case.verdict_reason is not None
     assert case.verdict_reason.startswith("\\0 \\udcff")
     assert again(each).evidence["evidence"] == hostile

@@ -11,6 +11,7 @@ from counterfoil.demo.hiring.office import Office
 from counterfoil.demo.hiring.worker import Drainer
 from counterfoil.demo.stage import DemoBroken, launch
 from counterfoil.demo.steps import GoOn, Start, Step
+from tests.strides import EVERY
 
 
 @pytest.fixture(autouse=True)
@@ -47,13 +48,17 @@ def test_a_failed_run_reports_why_and_that_the_effect_line_was_entered(tmp_path:
     assert report.detail.startswith("ConnectError")
 
 
+ROUNDS = 20 if EVERY == 1 else 6
+"""In each of four lanes; a launch takes a second."""
+
+
 @pytest.mark.slow
 def test_lanes_that_start_and_reap_processes_at_once_are_each_told_the_right_exit_code(tmp_path: Path) -> None:
     nowhere = Office(url="sqlite:///never-opened.db", mail_port=9, gateway="http://127.0.0.1:9", reports=tmp_path)
 
     def lane(_number: int) -> list[int | None]:
         codes = []
-        for _ in range(20):
+        for _ in range(ROUNDS):
             worker = Drainer(nowhere)
             worker.close()
             codes.append(worker.process.exitcode)

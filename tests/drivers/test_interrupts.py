@@ -148,7 +148,7 @@ resource.setrlimit(resource.RLIMIT_FSIZE, (os.path.getsize(folder + "/a.db-wal")
 try:
     cf.perform(full, tenant="t", request_id="r")
 except CounterfoilError as error:
-    print(error.code, error.retry)
+    print(error.code, error.retry, flush=True)
 os._exit(0)
 """
 

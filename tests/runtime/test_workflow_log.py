@@ -42,7 +42,7 @@ def cf(tmp_path: Path, clock: FakeClock) -> Iterator[Counterfoil]:
 def drained(cf: Counterfoil, caplog: pytest.LogCaptureFixture) -> str:
     """Let a worker work, and return the first lines of what it logged."""
     caplog.clear()
-    with caplog.at_level(logging.WARNING):
+    with caplog.at_level(logging.INFO, logger="counterfoil.workflows"):
         asyncio.run(Worker(cf.desk, (), 1, None).drain())
     return "\n".join(record.getMessage() for record in caplog.records)
 

@@ -99,7 +99,7 @@ class WorkflowRunner:
             control.request_drain("counterfoil: the worker stops")
         if due.lost is not None:
             told = "workflow %s of tenant %s goes on here: %s, which ran it, is gone or was silent for too long"
-            LOG.warning(told, due.key.thread_id, due.key.tenant, due.lost)
+            LOG.info(told, due.key.thread_id, due.key.tenant, due.lost)
         try:
             await graph.enter(due, kept, control)
         except Exception as error:  # noqa: BLE001 - whatever a node raises
