@@ -15,8 +15,8 @@ from tests.crash.pairs import PAIRS, RETURNED, Pair
 from tests.crash.scenarios import SUCCEEDED
 from tests.strides import NEAR
 
-# In every change: these on PostgreSQL, where writers run beside each other, and some on SQLite, where they stand in line;
-# on PostgreSQL some also in every order in which both are held. All the rest belongs to the full matrices.
+# In every change: these on PostgreSQL, where writers run beside each other, and some on SQLite, where they stand in
+# line; on PostgreSQL some also in every order in which both are held. All the rest belongs to the full matrices.
 CLOSE = {"opaque/opaque", "take-over/take-over, keyed", "overtaken-keyed", "booking/booking", "outlasted/run"}
 OVER_A_DECISION = {"approve/reject", "edit/send", "cancel/send, awaiting", "time/send", "send/revoke"}
 MET, IN_LINE, BOTH_HELD = CLOSE | OVER_A_DECISION, CLOSE | {"approve/reject"}, CLOSE | {"approve/reject", "send/revoke"}
