@@ -78,9 +78,11 @@ class Journeys:
         self.be_silent()
 
     def be_silent(self) -> None:
-        """Let the engine hold everybody who is at work for dead."""
+        """Let the engine hold everybody who is at work for dead, but for whom a blocked loop keeps in a transaction."""
         if self.engine == "procrastinate":
-            execute(self.url, "update procrastinate_workers set last_heartbeat = now() - interval '1 hour'")
+            there = "select id from procrastinate_workers for update skip locked"
+            aged = f"update procrastinate_workers set last_heartbeat = now() - interval '1 hour' where id in ({there})"  # noqa: S608
+            execute(self.url, aged)
 
     def start(self, workflow_id: str = "w", graph: str = "g", **given: Any) -> Any:
         return self.cf.workflows.start(graph, given, tenant=TENANT, workflow_id=workflow_id)
