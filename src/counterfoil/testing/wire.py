@@ -56,7 +56,8 @@ class Counts:
         return Counts(**{each.name: getattr(self, each.name) + more.get(each.name, 0) for each in fields(self)})
 
 
-_TURNS = 5
+_TURNS = 50
+"""Of the loop, at the end of a wire: several may have been accepted at once, and each is on the board after some."""
 
 
 class Wire:
