@@ -176,7 +176,8 @@ class Approvals:
         """
         refuse_nested("approvals.edit")
         refuse_on_loop("approvals.edit", "await cf.approvals.edit(...) with an AsyncCounterfoil")
-        return self._record(self._edit(approval_id, changes, tenant=tenant, by=by, reason=reason))
+        asked = approving.deciding(Ruling.EDIT, approval_id, tenant=tenant, by=by, reason=reason)
+        return self._record(approving.edited(asked, self._stored(asked), changes))
 
     def answer(self, answer: Any, *, to: Any, tenant: str, by: str | Principal) -> tuple[Approval, ...]:
         """Decide what a person answered in the shapes of LangChain's human in the loop, or of Agent Inbox.
@@ -209,10 +210,6 @@ class Approvals:
         found = self._stored(asked)
         seen = approving.as_shown(asked, one.shown, found)
         return approving.edited(seen, found, one.changes) if one.ruling is Ruling.EDIT else seen
-
-    def _edit(self, approval_id: str, changes: object, *, tenant: str, by: str | Principal, reason: str) -> Deciding:
-        asked = approving.deciding(Ruling.EDIT, approval_id, tenant=tenant, by=by, reason=reason)
-        return approving.edited(asked, self._stored(asked), changes)
 
     def _stored(self, asked: Deciding) -> tuple[Row, Row] | None:
         tenant, seq = asked.tenant, asked.seq

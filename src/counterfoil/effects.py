@@ -156,12 +156,12 @@ class Effect(Generic[T]):
             operation_id=self._operation_id({**self.defaults, **arguments}, trusted),
         )
         parts = codec.canonical_parts(arguments)
-        usual = self._usual if self.defaults else {}
+        usual = self._usual if self.defaults else {}  # stored with the operation: a later release may change them
         for name, part in usual.items():  # one that equals its default is left out of the identity,
             if name in parts and parts[name].value == part.value:  # so that a new argument changes no operation
                 del parts[name]
         digests = codec.digest_parts(parts, usual=usual, not_identity=self.not_identity, salt=secrets.token_bytes(16))
-        stored = {**{name: self.defaults[name] for name in usual}, **arguments} if usual else arguments  # those of now
+        stored = {**{name: self.defaults[name] for name in usual}, **arguments} if usual else arguments
         return Bound(key, arguments, digests, codec.encode(stored))
 
     def _operation_id(self, arguments: Mapping[str, Any], trusted: Trusted) -> str:

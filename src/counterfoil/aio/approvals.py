@@ -174,7 +174,8 @@ class AsyncApprovals:
             InvalidArguments: the changes do not fit the effect, or change nothing.
         """
         refuse_nested("approvals.edit")
-        return await self._record(await self._edit(approval_id, changes, tenant=tenant, by=by, reason=reason))
+        asked = approving.deciding(Ruling.EDIT, approval_id, tenant=tenant, by=by, reason=reason)
+        return await self._record(approving.edited(asked, await self._stored(asked), changes))
 
     async def answer(self, answer: Any, *, to: Any, tenant: str, by: str | Principal) -> tuple[Approval, ...]:
         """Decide what a person answered in the shapes of LangChain's human in the loop, or of Agent Inbox.
@@ -206,12 +207,6 @@ class AsyncApprovals:
         found = await self._stored(asked)
         seen = approving.as_shown(asked, one.shown, found)
         return approving.edited(seen, found, one.changes) if one.ruling is Ruling.EDIT else seen
-
-    async def _edit(
-        self, approval_id: str, changes: object, *, tenant: str, by: str | Principal, reason: str
-    ) -> Deciding:
-        asked = approving.deciding(Ruling.EDIT, approval_id, tenant=tenant, by=by, reason=reason)
-        return approving.edited(asked, await self._stored(asked), changes)
 
     async def _stored(self, asked: Deciding) -> tuple[Row, Row] | None:
         tenant, seq = asked.tenant, asked.seq
