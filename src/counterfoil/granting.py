@@ -11,7 +11,6 @@ from counterfoil.core.arguments import CALLED
 from counterfoil.core.durations import milliseconds
 from counterfoil.desk import NOWHERE
 from counterfoil.errors import GrantNotFound
-from counterfoil.model import Page
 from counterfoil.outboxing import who_and_why
 from counterfoil.storage import rows
 from counterfoil.storage.scripts.grants import NoGrant
@@ -23,7 +22,7 @@ if TYPE_CHECKING:
     from counterfoil.core.durations import Duration
     from counterfoil.desk import Desk
     from counterfoil.effects import Effect
-    from counterfoil.model import Trusted
+    from counterfoil.model import Page, Trusted
     from counterfoil.shown import Grant
     from counterfoil.storage.script import Row
     from counterfoil.storage.scripts.claims import Request
@@ -108,6 +107,5 @@ def start(before: int | None) -> int:
 
 
 def paged(found: Sequence[Row], limit: int) -> Page[Grant]:
-    """Return a page of what was found, of which one more than the limit says that another page follows."""
-    items = tuple(rows.grant(row) for row in found[:limit])
-    return Page(items=items, next=found[limit - 1]["seq"] if len(found) > limit else None)
+    """Return a page of grants."""
+    return rows.paged(found, limit, rows.grant)

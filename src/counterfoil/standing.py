@@ -8,14 +8,15 @@ from counterfoil.core.arguments import CALLED
 from counterfoil.core.durations import utc_text
 from counterfoil.core.states import WorkflowStatus
 from counterfoil.errors import InvalidArguments
-from counterfoil.model import Page
 from counterfoil.operations import LONGEST_PAGE
 from counterfoil.records import Wait, Workflow, WorkflowStep
+from counterfoil.storage import rows
 from counterfoil.storage.rows import NEWEST
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from counterfoil.model import Page
     from counterfoil.storage.script import Row
     from counterfoil.storage.scripts.workflows import Steps
 
@@ -84,10 +85,9 @@ def asked_steps(before: int | None, limit: int) -> dict[str, int]:
     }
 
 
-def paged(rows: Sequence[Row], limit: int) -> Page[Workflow]:
+def paged(found: Sequence[Row], limit: int) -> Page[Workflow]:
     """Return a page of workflows."""
-    shown = tuple(workflow(row) for row in rows[:limit])
-    return Page(items=shown, next=shown[-1].seq if len(rows) > limit else None)
+    return rows.paged(found, limit, workflow)
 
 
 def stepped(found: Steps) -> tuple[WorkflowStep, ...]:

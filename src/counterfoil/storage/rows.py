@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import asdict, fields
 from functools import cache, lru_cache
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from counterfoil import codec
 from counterfoil.core.arguments import LARGEST
@@ -17,12 +17,16 @@ from counterfoil.core.outbox import Tries
 from counterfoil.core.states import OperationState, Sender
 from counterfoil.core.unknown import still_holding
 from counterfoil.errors import UnsupportedValue
-from counterfoil.model import PURGED, Origin, ProviderFacts, Receipt, Trusted
+from counterfoil.model import PURGED, Origin, Page, ProviderFacts, Receipt, Trusted
 from counterfoil.records import AuditEntry, Tenant, Token
 from counterfoil.shown import Approval, Attempt, Case, Evidence, Grant, Operation, Pause
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
     from counterfoil.storage.script import Row
+
+T = TypeVar("T")
 
 NEWEST: Final = LARGEST
 """Larger than every seq: where paging begins."""
@@ -241,6 +245,12 @@ def pause(row: Row) -> Pause:
     names = ("tenant", "effect", "stream")
     named = {name: row[name] or None for name in names}
     return Pause(**named, paused_by=row["paused_by"], reason=row["reason"], at=row["at"])
+
+
+def paged(found: Sequence[Row], limit: int, make: Callable[[Row], T]) -> Page[T]:
+    """Return a page of rows, of which one more than the limit says that another page follows."""
+    items = tuple(make(row) for row in found[:limit])
+    return Page(items=items, next=found[limit - 1]["seq"] if len(found) > limit else None)
 
 
 def audit_entry(row: Row) -> AuditEntry:

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Final
 
 from counterfoil.core.access import Actor, compared
 from counterfoil.credentials import redact_text
-from counterfoil.model import Page
 from counterfoil.storage import rows
 from counterfoil.storage.script import Row, Script, all_rows, one_row
 
@@ -15,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from counterfoil.core.audit import Deed, Subject
-    from counterfoil.model import Trusted
+    from counterfoil.model import Page, Trusted
     from counterfoil.records import AuditEntry
 
 NOBODY = "unknown"
@@ -86,8 +85,7 @@ def page(tenant: str | None, wish: Wish) -> Script[Page[AuditEntry]]:
     for each in tenants:
         found += yield from _of_tenant(each, wish)
     found.sort(key=lambda row: int(row["seq"]))
-    items = tuple(rows.audit_entry(row) for row in found[: wish.limit])
-    return Page(items=items, next=items[-1].seq if len(found) > wish.limit else None)
+    return rows.paged(found, wish.limit, rows.audit_entry)
 
 
 def _of_tenant(tenant: str, wish: Wish) -> Script[Sequence[Row]]:

@@ -145,8 +145,7 @@ def list_cases(tenant: str | None, *, state: CaseState | None, after: int, limit
         else:
             found += yield from all_rows("list_cases_in_state", **page, state=state)
     found.sort(key=itemgetter("seq"))
-    items = tuple(rows.case(row) for row in found[:limit])
-    return Page(items=items, next=found[limit - 1]["seq"] if len(found) > limit else None)
+    return rows.paged(found, limit, rows.case)
 
 
 # --- one -------------------------------------------------------------------------------------------------------------
