@@ -50,11 +50,13 @@ def refuse_on_loop(blocking: str, instead: str) -> None:
     Raises:
         SyncOnEventLoop: a loop runs in this thread.
     """
-    try:
-        asyncio.get_running_loop()
-    except RuntimeError:
-        return
-    raise SyncOnEventLoop(f"{blocking} would block the running event loop. Write: {instead}")
+    if is_on_loop():
+        raise SyncOnEventLoop(f"{blocking} would block the running event loop. Write: {instead}")
+
+
+def is_on_loop() -> bool:
+    """Say whether an event loop runs in this thread."""
+    return asyncio._get_running_loop() is not None  # noqa: SLF001 - documented for this; the public one raises
 
 
 def refuse_unjoined(wanted: str, store: Store) -> None:

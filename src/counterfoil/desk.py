@@ -14,7 +14,6 @@ from counterfoil.bell import Bell
 from counterfoil.core.arguments import CALLED
 from counterfoil.core.branches import branch_of, thread_in_keys
 from counterfoil.core.durations import Duration, milliseconds
-from counterfoil.core.templates import validate_id
 from counterfoil.drivers.stores import open_store
 from counterfoil.drivers.urls import parse_url
 from counterfoil.effects import Bound, Effect, EffectCall
@@ -114,8 +113,6 @@ class Desk:
                 " another tenant's. Pass tenant='...' where the run is entered: cf.perform(..., tenant=...) or"
                 " cf.run(graph, input, tenant=...). A program with one tenant names it once, for example 'default'."
             )
-        for name, value in trusted.fields().items():
-            validate_id(name, value)
         bound = effect.bind(given, trusted)
         if effect.approval is not None:  # what the policy sees is what is sent, whoever alters the caller's objects
             bound = replace(bound, arguments=effect.apart(bound.arguments, bound.payload))
@@ -165,15 +162,18 @@ class Desk:
             strict=self.strict,
         )
 
-    def _call(self, bound: Bound, trusted: Trusted, effect: Effect[Any], attempt: int) -> EffectCall:
+    def _call(
+        self, bound: Bound, trusted: Trusted, effect: Effect[Any], attempt: int, *, sends_once: bool
+    ) -> EffectCall:
         return EffectCall(
             tenant=bound.key.tenant,
             operation_id=bound.key.operation_id,
-            provider_key=effect.provider.key_for(bound.key),
             attempt=attempt,
             time_limit=effect.facts.time_limit / 1000,
             trusted=trusted,
             resources=self.resources,
+            key_length=effect.facts.key_length,
+            sends_once=sends_once,
         )
 
 

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import inspect
-import secrets
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property
+from os import urandom
 from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypeVar
 
 from counterfoil import codec
 from counterfoil.core.arguments import DECLARED
 from counterfoil.core.branches import marked
+from counterfoil.core.provider_key import KEY_LENGTH, provider_key
 from counterfoil.core.templates import TRUSTED_FIELDS, Template, check_trusted, validate_id
 from counterfoil.delivery import Declared
 from counterfoil.errors import (
@@ -47,13 +48,18 @@ class EffectCall:
 
     tenant: str
     operation_id: str
-    provider_key: str
     attempt: int
     time_limit: float
     trusted: Trusted
     resources: Resources = field(repr=False)
+    key_length: int = KEY_LENGTH
     sends_once: bool = False
     """Whether a second send would be a second effect: it is an effect's call, and its provider declares no key."""
+
+    @property
+    def provider_key(self) -> str:
+        """Return the idempotency key for the provider: the same at every attempt; made when it is asked for."""
+        return provider_key(OperationKey(tenant=self.tenant, operation_id=self.operation_id), self.key_length)
 
     @property
     def request_id(self) -> str | None:
@@ -150,23 +156,21 @@ class Effect(Generic[T]):
             UnsupportedValue: one has no canonical form.
         """
         fields = trusted.fields()
+        for name, value in fields.items():
+            validate_id(name, value)
         arguments = self._arguments(given, fields)
-        key = OperationKey(
-            tenant=validate_id("tenant", trusted.tenant),
-            operation_id=self._operation_id({**self.defaults, **arguments}, trusted),
-        )
+        operation_id = self.key.render({**self.defaults, **arguments} if self.defaults else arguments, fields)
+        if trusted.branch is not None:
+            operation_id = validate_id("operation id", marked(operation_id, trusted.branch))
+        key = OperationKey(tenant=validate_id("tenant", trusted.tenant), operation_id=operation_id)
         parts = codec.canonical_parts(arguments)
         usual = self._usual if self.defaults else {}  # stored with the operation: a later release may change them
         for name, part in usual.items():  # one that equals its default is left out of the identity,
             if name in parts and parts[name].value == part.value:  # so that a new argument changes no operation
                 del parts[name]
-        digests = codec.digest_parts(parts, usual=usual, not_identity=self.not_identity, salt=secrets.token_bytes(16))
+        digests = codec.digest_parts(parts, usual=usual, not_identity=self.not_identity, salt=urandom(16))
         stored = {**{name: self.defaults[name] for name in usual}, **arguments} if usual else arguments
         return Bound(key, arguments, digests, codec.encode(stored))
-
-    def _operation_id(self, arguments: Mapping[str, Any], trusted: Trusted) -> str:
-        plain = self.key.render(arguments, trusted.fields())
-        return plain if trusted.branch is None else validate_id("operation id", marked(plain, trusted.branch))
 
     def gate(self, arguments: Mapping[str, Any]) -> Gate | None:
         """Return the gate that stands before these arguments, or None."""
@@ -211,14 +215,18 @@ class Effect(Generic[T]):
 
     def _arguments(self, given: Mapping[str, Any], fields: Mapping[str, str]) -> dict[str, Any]:
         check_trusted(given, fields)
-        filled = {name: fields[name] for name in self.filled_in if name in fields}
-        arguments = {**given, **filled}
-        if unknown := sorted(arguments.keys() - self.parameters.keys()):
+        arguments = dict(given)
+        for name in self.filled_in:
+            if name in fields:
+                arguments[name] = fields[name]
+        if not arguments.keys() <= self.parameters.keys():
+            unknown = ", ".join(sorted(arguments.keys() - self.parameters.keys()))
             raise InvalidArguments(
-                f"The effect {self.name} has no argument {', '.join(unknown)}; it takes {', '.join(self.parameters)}."
+                f"The effect {self.name} has no argument {unknown}; it takes {', '.join(self.parameters)}."
             )
-        if missing := sorted(self.required - arguments.keys()):
-            raise InvalidArguments(f"The effect {self.name} needs the argument {', '.join(missing)}.")
+        if not self.required <= arguments.keys():
+            missing = ", ".join(sorted(self.required - arguments.keys()))
+            raise InvalidArguments(f"The effect {self.name} needs the argument {missing}.")
         return arguments
 
     @cached_property

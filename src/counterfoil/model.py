@@ -49,9 +49,16 @@ class Trusted:
 
     def fields(self) -> Mapping[str, str]:
         """Return the fields that are set, by the names under which keys and effects ask for them."""
-        pairs = (("tenant", self.tenant or None), ("request_id", self.request_id))
-        more = (("workflow_id", self.workflow_id), ("principal", self.principal), ("thread_id", self.thread_id))
-        return {name: value for name, value in (*pairs, *more) if value is not None}
+        found = {"tenant": self.tenant} if self.tenant else {}
+        if self.request_id is not None:
+            found["request_id"] = self.request_id
+        if self.workflow_id is not None:
+            found["workflow_id"] = self.workflow_id
+        if self.principal is not None:
+            found["principal"] = self.principal
+        if self.thread_id is not None:
+            found["thread_id"] = self.thread_id
+        return found
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -56,10 +56,11 @@ class Read:
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """Run a script that reads, or another one that also claims where the database can do both in one statement."""
+    """Run a script that reads, or one that also claims: in one statement where the database can, or after a peek."""
 
     maker: Maker[Any]
-    claiming: Maker[Any]
+    at_once: Maker[Any]
+    in_turn: Maker[Any]
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +115,7 @@ class Job:
     effect: Effect[Any]
     bound: Bound
     request: Request
-    make_call: Callable[[Effect[Any], int], EffectCall]
+    make_call: Callable[..., EffectCall]
     follow: Callable[[Job, Row], Job] | None = None
     """How to go on with the operation that follows one which a person edited."""
     went_back: bool = False
@@ -131,7 +132,11 @@ class Job:
 
     def call(self, attempt: int) -> EffectCall:
         """Return what the effect or look-up is told."""
-        return self.make_call(self.effect, attempt)
+        return self.make_call(self.effect, attempt, sends_once=False)
+
+    def sending(self, attempt: int) -> EffectCall:
+        """Return what the effect is told: without a key it may not act twice."""
+        return self.make_call(self.effect, attempt, sends_once=self.effect.facts.key_lifetime is None)
 
     def arguments(self, content: bytes, payload: bytes) -> Mapping[str, Any]:
         """Return the arguments to send: the caller's own if they are what was stored, otherwise the stored ones."""
@@ -233,7 +238,14 @@ def _open(job: Job) -> Protocol[Any]:
     if job.request.gate is not None or job.request.strict:
         return (yield from _look(job))
     try:
-        return (yield Look(lambda: claims.look(job.request), lambda: claims.look_or_claim(job.request)))
+        request = job.request
+        return (
+            yield Look(
+                partial(claims.look, request),
+                partial(claims.look_or_claim, request),
+                partial(claims.look_then_claim, request),
+            )
+        )
     except CommitUnknown as error:
         return (yield from _find_claim(job, error))
 
@@ -335,7 +347,7 @@ def run(job: Job, granted: Granted) -> Protocol[Result]:
     """Run the effect once, with the stored arguments if they are not the caller's own."""
     given = job.permitted if granted.was_asked else job.arguments
     try:
-        call, arguments = sending(job, granted.attempt), given(granted.content, granted.payload)
+        call, arguments = job.sending(granted.attempt), given(granted.content, granted.payload)
     except BaseException as error:  # noqa: BLE001 - the claim is taken: that nothing was sent must be recorded
         return NeverStarted(error)
     result: Result = yield RunEffect(
@@ -347,11 +359,6 @@ def run(job: Job, granted: Granted) -> Protocol[Result]:
         lambda late: recording(job, granted, late),
     )
     return result
-
-
-def sending(job: Job, attempt: int) -> EffectCall:
-    """Return what the effect is told: a look-up may ask twice, an effect without a key may not act twice."""
-    return replace(job.call(attempt), sends_once=job.effect.facts.key_lifetime is None)
 
 
 def recording(job: Job, granted: Granted, result: Result) -> Maker[Any]:

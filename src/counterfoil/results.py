@@ -65,11 +65,9 @@ def outcome_of(effect: Effect[Any], result: Result) -> Outcome:
 
 def happened(effect: Effect[Any], value: Any) -> Outcome:
     """Return what is to be stored of what an effect returned."""
-    match value:
-        case Answered(value, evidence, unreadable):
-            return _proved(effect, value, evidence, unreadable)
-        case _:
-            return _proved(effect, value, None, None)
+    if isinstance(value, Answered):
+        return _proved(effect, value.value, value.evidence, value.unreadable)
+    return _proved(effect, value, None, None)
 
 
 def found_outcome(effect: Effect[Any], found: Found) -> Outcome:

@@ -112,9 +112,13 @@ class Entry:
         return task.result()
 
 
-def uptime() -> float:
-    """Return seconds since boot, those included in which the machine slept or this process was stopped."""
-    return time.clock_gettime(time.CLOCK_BOOTTIME) if hasattr(time, "CLOCK_BOOTTIME") else time.monotonic()
+def _seconds_since_boot() -> Callable[[], float]:
+    """Return the clock that counts also while the machine sleeps or this process is stopped."""
+    return partial(time.clock_gettime, time.CLOCK_BOOTTIME) if hasattr(time, "CLOCK_BOOTTIME") else time.monotonic
+
+
+uptime = _seconds_since_boot()
+"""Return seconds since boot, those included in which the machine slept or this process was stopped."""
 
 
 def too_late() -> NeverStarted:
@@ -149,17 +153,19 @@ class Runner:
 
     def _do(self, step: Step, entry: Entry) -> Any:
         match step:
-            case Read(maker):
-                return self._store.read(maker, tenant=entry.tenant)
-            case Look(maker) if not self._store.claims_at_once:
-                return self._store.look(maker, tenant=entry.tenant)
-            case Look(_, maker) | Write(maker):
+            case Write(maker):
                 entry.writes()
                 return self._store.write(maker, tenant=entry.tenant)
-            case RunEffect() if entry.is_late(step):
-                return too_late()
             case RunEffect():
-                return self._begin(step)
+                return too_late() if entry.is_late(step) else self._begin(step)
+            case Look(_, maker, _) if self._store.claims_at_once:
+                entry.writes()
+                return self._store.write(maker, tenant=entry.tenant)
+            case Look(maker, _, claiming):
+                entry.writes()
+                return self._store.look(maker, claiming, tenant=entry.tenant)
+            case Read(maker):
+                return self._store.read(maker, tenant=entry.tenant)
             case RunLookup():
                 return self._lookup(step)
             case AskLiveness(holder):

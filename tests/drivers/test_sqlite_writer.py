@@ -2,7 +2,7 @@
 
 import sqlite3
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing
 from functools import partial
 from pathlib import Path
@@ -19,7 +19,7 @@ from counterfoil.drivers.sqlite_writer import BATCH, Writer
 from counterfoil.drivers.turns import Turns
 from counterfoil.errors import Busy, CommitUnknown, ConstraintViolated, StoreClosed, StoreUnavailable
 from counterfoil.storage.catalog import Statement
-from counterfoil.storage.script import Ddl, Maker, Row, Script, lone_row
+from counterfoil.storage.script import Ddl, Maker, Row, Script, lone_row, peeked_row
 from tests.drivers.scripts import SECONDS, Call, Commits, Gate, add, during, numbers, open_store, sql, watch_queue
 
 
@@ -183,39 +183,89 @@ def test_reads_do_not_wait_for_a_write_and_see_what_was_committed(store: SqliteS
     assert numbers(store) == [0]
 
 
-def test_a_look_takes_the_writers_connection_if_it_is_idle(store: SqliteStore) -> None:
+READ = sql("select n from t")
+
+
+@pytest.fixture
+def looked(store: SqliteStore) -> SqliteStore:
+    """A store with two statements: one that peeks at a number and one that adds it."""
+    store.runner.statements = {"seen": Statement("seen", "Find a number.", "select n from t where n = :n"), **ADD}
+    return store
+
+
+def peek_and_add(n: int, hook: Callable[[], object] = int) -> Maker[tuple[str, Row | None]]:
+    """Return a script that looks whether a number is there and otherwise adds it."""
+
+    def script() -> Script[tuple[str, Row | None]]:
+        hook()
+        if (row := (yield from peeked_row("seen", n=n))) is not None:
+            return "there", row
+        return "added", (yield from lone_row("add", n=n))
+
+    return script
+
+
+def test_a_look_peeks_and_claims_without_a_transaction_around_both(looked: SqliteStore, commits: Commits) -> None:
     seen: list[str] = []
-    store.writer._transactions.connection.set_trace_callback(seen.append)
-    assert store.look(sql("select n from t")) == []
-    assert seen == ["select n from t"]
+    looked.writer._transactions.connection.set_trace_callback(seen.append)
+    assert looked.look(READ, peek_and_add(7)) == ("added", {"n": 7})
+    assert seen == ["select n from t where n = 7", "insert into t values (7) on conflict do nothing returning n"]
+    assert (numbers(looked), commits.count) == ([7], 1)
 
 
-def test_a_look_does_not_wait_for_a_write_and_sees_what_was_committed(store: SqliteStore) -> None:
+def test_a_look_that_finds_what_it_looked_for_writes_nothing(looked: SqliteStore, commits: Commits) -> None:
+    looked.write(add(7))
+    seen: list[str] = []
+    commits.count = 0
+    looked.writer._transactions.connection.set_trace_callback(seen.append)
+    assert looked.look(READ, peek_and_add(7)) == ("there", {"n": 7})
+    assert (seen, commits.count) == (["select n from t where n = 7"], 0)
+
+
+def test_what_appears_after_a_peek_is_not_claimed_twice(looked: SqliteStore, tmp_path: Path) -> None:
+    with closing(sqlite3.connect(tmp_path / "t.db", isolation_level=None)) as other:
+
+        def script() -> Script[Row | None]:
+            assert (yield from peeked_row("seen", n=7)) is None
+            other.execute("insert into t values (7)")
+            return (yield from lone_row("add", n=7))
+
+        assert looked.look(READ, script) is None
+    assert numbers(looked) == [7]
+
+
+def test_a_look_does_not_wait_for_a_write_and_sees_what_was_committed(looked: SqliteStore) -> None:
     gate = Gate()
-    leader = lead(store, gate)
-    assert store.look(sql("select n from t")) == []
+    leader = lead(looked, gate)
+    assert looked.look(READ, peek_and_add(0)) == []
     gate.open()
     leader.result()
-    assert store.look(sql("select n from t")) == [{"n": 0}]
+    assert looked.look(READ, peek_and_add(0)) == ("there", {"n": 0})
 
 
-def test_a_look_does_not_see_what_an_interrupt_left_open(store: SqliteStore) -> None:
-    store.writer._transactions.connection.execute("begin immediate")
-    store.writer._transactions.connection.execute("insert into t values (1)")
-    assert store.look(sql("select n from t")) == []
+def test_a_look_does_not_see_what_an_interrupt_left_open(looked: SqliteStore) -> None:
+    looked.writer._transactions.connection.execute("begin immediate")
+    looked.writer._transactions.connection.execute("insert into t values (1)")
+    assert looked.look(READ, peek_and_add(1)) == ("added", {"n": 1})
 
 
-def test_a_look_hands_the_lead_on(store: SqliteStore) -> None:
+def test_an_error_of_a_peek_is_the_callers(looked: SqliteStore) -> None:
+    looked.write(sql("drop table t"))
+    with pytest.raises(StoreUnavailable, match="SQLITE_ERROR"):
+        looked.look(READ, peek_and_add(1))
+
+
+def test_a_look_hands_the_lead_on(looked: SqliteStore) -> None:
     gate = Gate()
-    look = Call(lambda: store.look(during(gate, sql("select n from t"))))
+    look = Call(lambda: looked.look(READ, peek_and_add(7, gate)))
     assert gate.reached.wait(SECONDS)
-    queue = watch_queue(store)
-    other = Call(lambda: store.write(add(1)))
+    queue = watch_queue(looked)
+    other = Call(lambda: looked.write(add(1)))
     queue.joined(1)
     gate.open()
-    assert look.result() == []
+    assert look.result() == ("added", {"n": 7})
     other.result()
-    assert numbers(store) == [1]
+    assert numbers(looked) == [1, 7]
 
 
 def test_a_reader_cannot_write(store: SqliteStore) -> None:

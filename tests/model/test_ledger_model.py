@@ -138,8 +138,8 @@ class Worker:
 
     def do(self, step: Any) -> Any:
         match step:
-            case Look(maker) if not self.store.claims_at_once:
-                return self.store.read(maker)
+            case Look(maker, _, claiming) if not self.store.claims_at_once:
+                return self.store.look(maker, claiming)
             case Read(maker):
                 return self.store.read(maker)
             case Look(_, maker) | Write(maker):

@@ -105,7 +105,7 @@ def perform(cf: Counterfoil, made: Effect[Any], request_id: str) -> dict[str, An
 def call_when_claimed(job: performing.Job, attempt: int) -> EffectCall:
     """Be hit between the COMMIT of the claim and the effect, where the protocol makes the call."""
     reach("claimed")
-    return job.make_call(job.effect, attempt)
+    return job.call(attempt)
 
 
 def main(orders: Orders) -> None:

@@ -167,7 +167,7 @@ class Both:
         makes = asked(sql)
         return [
             one.read(makes, tenant=tenant),
-            one.look(makes, tenant=tenant),
+            one.look(makes, makes, tenant=tenant),
             one.write(makes, tenant=tenant),
             one.write_alone(makes, tenant=tenant),
             one.renew(makes, within=10, tenant=tenant),

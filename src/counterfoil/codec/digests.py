@@ -17,7 +17,7 @@ SCHEME: Final = "jcs1"
 """Name of the canonical rules and the hash together. Any change that alters a digest needs a new name."""
 
 _FIELD_BYTES = 16  # enough to tell two values of one field apart; a full digest each would double the column
-_PACKED_V1 = 1
+_PACKED_V1 = b"\x01"
 
 
 class Part(NamedTuple):
@@ -114,8 +114,10 @@ def differing_fields(
 
 def pack_fields(digests: Digests) -> bytes:
     """Pack the salt and the field digests into one column."""
-    rows = (_sized(name.encode(), 2) + digest for name, digest in sorted(digests.fields.items()))
-    return bytes([_PACKED_V1]) + _sized(digests.salt, 1) + b"".join(rows)
+    packed = [_PACKED_V1, _sized(digests.salt, 1)]
+    for name, digest in sorted(digests.fields.items()):
+        packed += (_sized_name(name, 2), digest)
+    return b"".join(packed)
 
 
 def unpack_fields(packed: bytes) -> tuple[dict[str, bytes], bytes]:
@@ -124,7 +126,7 @@ def unpack_fields(packed: bytes) -> tuple[dict[str, bytes], bytes]:
     Raises:
         StoredValueDamaged: these bytes were packed by a newer version, or are damaged.
     """
-    if packed[:1] != bytes([_PACKED_V1]):
+    if packed[:1] != _PACKED_V1:
         raise StoredValueDamaged("field digests are in a format this version does not know; upgrade counterfoil")
     salt, rest = _take(packed[1:], 1)
     fields: dict[str, bytes] = {}
@@ -146,15 +148,19 @@ def _argument_key(name: str) -> tuple[bytes, bytes]:
 
 def _whole_digest(parts: Mapping[str, Part], exclude: Collection[str]) -> bytes:
     """Digest the canonical object made of canonical parts: the same bytes as `canonical` of the whole mapping."""
-    rows = sorted(part for name, part in parts.items() if name not in exclude)
+    rows = sorted([part for name, part in parts.items() if name not in exclude] if exclude else parts.values())
     return sha256(b"{" + b",".join([key + b":" + value for _, key, value in rows]) + b"}").digest()
 
 
 def _field_digests(parts: Mapping[str, Part], salt: bytes) -> dict[str, bytes]:
     return {
-        name: sha256(salt + _sized(name.encode(), 4) + part.value).digest()[:_FIELD_BYTES]
-        for name, part in parts.items()
+        name: sha256(salt + _sized_name(name, 4) + part.value).digest()[:_FIELD_BYTES] for name, part in parts.items()
     }
+
+
+@lru_cache(maxsize=1024)
+def _sized_name(name: str, width: int) -> bytes:
+    return _sized(name.encode(), width)
 
 
 def _sized(data: bytes, width: int) -> bytes:

@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping
 
 _V1 = b"\x01"
+_NOTHING: Final[frozenset[str]] = frozenset()
 _ROW = b"\x02"
 _INT64 = 2**63
 _MICROSECOND = timedelta(microseconds=1)
@@ -71,7 +72,7 @@ def encode(value: object, path: Path = "$") -> bytes:
     Raises:
         UnsupportedValue: the value, or one inside it, cannot be stored.
     """
-    return _V1 + _body(value, _Spot(path, MAX_DEPTH, None))
+    return _V1 + _body(value, path, None)
 
 
 def encode_receipt(value: object, *, redact: Collection[str] = ()) -> EncodedReceipt:
@@ -82,9 +83,9 @@ def encode_receipt(value: object, *, redact: Collection[str] = ()) -> EncodedRec
         redact: Dotted paths of secrets (`card.number`); lists on the way are passed through. Secret-holding objects
             (`get_secret_value`) are always redacted.
     """
-    hidden = frozenset([redact] if isinstance(redact, str) else redact)
+    hidden = frozenset([redact] if isinstance(redact, str) else redact) if redact else _NOTHING
     try:
-        return EncodedReceipt(body=_V1 + _body(value, _Spot("$", MAX_DEPTH, hidden)), marker=None)
+        return EncodedReceipt(body=_V1 + _body(value, "$", hidden), marker=None)
     except UnsupportedValue as error:
         return EncodedReceipt(body=encode(None), marker=error.message)
     except Exception as error:  # noqa: BLE001 - the user's objects may fail in any way when they are looked into
@@ -114,12 +115,12 @@ def decode(data: bytes) -> Any:
         SchemaNewer: the bytes were written by a newer version.
         StoredValueDamaged: the bytes are damaged.
     """
-    if data[:1] not in {_V1, _ROW}:
+    if not data.startswith((_V1, _ROW)):
         raise SchemaNewer(
             f"a stored value has format {data[:1].hex() or 'none'}, this version reads 01 and 02; upgrade"
         )
     try:
-        return _read_row(data) if data[:1] == _ROW else _read(data)
+        return _read(data) if data.startswith(_V1) else _read_row(data)
     except (ValueError, TypeError, LookupError, AttributeError, ArithmeticError, RecursionError) as error:
         raise StoredValueDamaged("a stored value is damaged and cannot be decoded; restore it from a backup") from error
 
@@ -156,10 +157,10 @@ def _below(hidden: frozenset[str], key: object) -> frozenset[str]:
     return frozenset(path.removeprefix(start) for path in hidden if path.startswith(start))
 
 
-def _body(value: object, spot: _Spot) -> bytes:
-    if not spot.hidden and encoders_agree(value, spot.depth) and (body := _plain_body(value)) is not None:
+def _body(value: object, path: Path, hidden: frozenset[str] | None) -> bytes:
+    if not hidden and encoders_agree(value, MAX_DEPTH) and (body := _plain_body(value)) is not None:
         return body
-    return _dumps()(_store(value, spot))
+    return _dumps()(_store(value, _Spot(path, MAX_DEPTH, hidden)))
 
 
 def _plain_body(value: object) -> bytes | None:

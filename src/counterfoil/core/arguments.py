@@ -77,9 +77,10 @@ class Checker:
 
     def arguments(self, what: str, value: Any) -> Mapping[str, Any]:
         """Return a mapping whose keys are names, as keyword arguments have them; None is an empty one."""
-        found: Mapping[Any, Any] = self.mapping(what, value)
-        if (wrong := next((name for name in found if not isinstance(name, str)), None)) is not None:
-            raise self._refusal(f"A name among {what}", wrong, "a text")
+        found: Mapping[Any, Any] = value if type(value) is dict else self.mapping(what, value)
+        for name in found:
+            if not isinstance(name, str):
+                raise self._refusal(f"A name among {what}", name, "a text")
         return found
 
     def mapping(self, what: str, value: Any) -> Mapping[str, Any]:

@@ -17,8 +17,9 @@ _HEX = frozenset("0123456789abcdef")
 
 def provider_key(key: OperationKey, length: int = KEY_LENGTH) -> str:
     """Return the key for an operation, cut to the length that its provider takes."""
-    parts = (part.encode() for part in (key.tenant, key.operation_id))
-    digest = hashlib.sha256(b"".join(len(part).to_bytes(4) + part for part in parts)).hexdigest()
+    tenant, operation_id = key.tenant.encode(), key.operation_id.encode()
+    sized = len(tenant).to_bytes(4) + tenant + len(operation_id).to_bytes(4) + operation_id
+    digest = hashlib.sha256(sized).hexdigest()
     return digest[: min(length, KEY_LENGTH)]
 
 

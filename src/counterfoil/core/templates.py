@@ -27,13 +27,14 @@ if TYPE_CHECKING:
 
 TRUSTED_FIELDS: Final = ("tenant", "request_id", "workflow_id", "thread_id", "principal")
 """Fields that resolve from the run's trusted context alone."""
+_TRUSTED = frozenset(TRUSTED_FIELDS)
 
 MAX_CHARS: Final = 512
 MAX_BYTES: Final = 1024
 """Two ids share an index entry, which PostgreSQL limits to 2704 bytes."""
 
 _UNRESERVED = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-._")
-_PLAIN = re.compile(r"[A-Za-z0-9._-]*")  # nothing but unreserved characters
+_is_plain = re.compile(r"[A-Za-z0-9._-]+").fullmatch  # nothing but unreserved characters
 _DERIVING = "~"  # begins what Counterfoil itself puts behind an id, such as `~branch-what-if`
 _LINE_ENDS = frozenset("\u2028\u2029")  # named, as `isprintable` changes with the Python version
 _SCOPE_ONLY = frozenset({"tenant", "principal"})  # say whose operation it is, not which
@@ -104,14 +105,15 @@ class Template:
             InvalidId: a value cannot be part of an id, or the id is too long.
         """
         check_trusted(arguments, trusted)
-        first, *others = self.literals
-        text = first
-        for name, literal in zip(self.fields, others, strict=True):
-            text += self._escape(name, self._lookup(name, arguments, trusted)) + literal
+        text = self.literals[0]
+        for name, literal in zip(self.fields, self.literals[1:], strict=True):
+            value = self._lookup(name, arguments, trusted)
+            is_plain = type(value) is str and not self.escaped and _is_plain(value)
+            text += (value if is_plain else self._escape(name, value)) + literal  # type: ignore[operator]
         return validate_id("operation id", text)
 
     def _lookup(self, name: str, arguments: Mapping[str, object], trusted: Mapping[str, object]) -> object:
-        if name in TRUSTED_FIELDS:
+        if name in _TRUSTED:
             if (value := trusted.get(name)) is None:
                 raise TemplateFieldMissing(
                     f"key {self.text!r} needs {name}, which this run does not have; pass {name}=... where the run is"
@@ -124,7 +126,7 @@ class Template:
 
     def _escape(self, name: str, value: object) -> str:
         text = id_text(name, value)
-        if not self.escaped and _PLAIN.fullmatch(text):
+        if not self.escaped and _is_plain(text):
             return text
         try:
             return "".join(char if self._stays(char) else _percent(char) for char in text)
@@ -143,6 +145,8 @@ def check_trusted(arguments: Mapping[str, object], trusted: Mapping[str, object]
     Raises:
         TrustedFieldMismatch: one does.
     """
+    if _TRUSTED.isdisjoint(arguments):
+        return
     for name in TRUSTED_FIELDS:
         if name not in arguments or arguments[name] == trusted.get(name):
             continue
@@ -169,6 +173,8 @@ def validate_id(kind: str, value: object) -> str:
     Raises:
         InvalidId: not a string, empty, too long, or with NUL or a lone surrogate in it.
     """
+    if type(value) is str and value and len(value) <= MAX_CHARS and value.isascii() and "\x00" not in value:
+        return value  # before the others, as the commonest by far
     if not isinstance(value, str):
         raise InvalidId(f"{kind} is of type {type(value).__name__}; use a string")
     if not value:

@@ -26,10 +26,16 @@ def trusted_context(
         raise TenantMissing(
             "The tenant is empty, so that nothing says whose this is. Pass tenant='...'. Nothing was read or done."
         )
-    given = (("request_id", request_id), ("workflow_id", workflow_id), ("principal", principal))
-    for name, value in (("tenant", tenant), *given, ("thread_id", thread_id)):
-        if value is not None:
-            validate_id(name, value)
+    if tenant is not None:
+        validate_id("tenant", tenant)
+    if request_id is not None:
+        validate_id("request_id", request_id)
+    if workflow_id is not None:
+        validate_id("workflow_id", workflow_id)
+    if principal is not None:
+        validate_id("principal", principal)
+    if thread_id is not None:
+        validate_id("thread_id", thread_id)
     return Trusted(
         tenant=tenant or "",
         request_id=request_id,

@@ -16,7 +16,8 @@ class OpenedFile:
 
     def __init__(self, url: SqliteUrl) -> None:
         self._path = None if url.in_memory else url.path
-        self._identity = self._now()
+        found = self._now()
+        self._device, self._number = (found.st_dev, found.st_ino) if found else (0, 0)
 
     def check(self) -> None:
         """Refuse to write where nobody else would read it.
@@ -24,18 +25,18 @@ class OpenedFile:
         Raises:
             StoreUnavailable: the path names no file, or another one.
         """
-        if self._path is not None and self._now() != self._identity:
+        if self._path is None:
+            return
+        found = self._now()
+        if found is None or found.st_ino != self._number or found.st_dev != self._device:
             raise StoreUnavailable(
                 f"The database {self._path} was removed or replaced while it was open; nothing was written. What this"
                 " process wrote to it lately may be in no file any more. Close this Counterfoil, find out which file is"
                 " the right one, and open that."
             )
 
-    def _now(self) -> tuple[int, int] | None:
-        if self._path is None:
-            return None
+    def _now(self) -> os.stat_result | None:
         try:
-            found = os.stat(self._path)  # noqa: PTH116 - on the path of every write
+            return None if self._path is None else os.stat(self._path)  # noqa: PTH116 - on the path of every write
         except OSError:
             return None
-        return (found.st_dev, found.st_ino)

@@ -124,9 +124,10 @@ class PostgresStore:
                 self.protocol.again_or_raise(error, Progress(), runs=runs)
         raise AssertionError("unreachable")
 
-    def look(self, maker: Maker[T], *, tenant: Whose = None) -> T:
-        """Run a script that reads one row; here it goes before a claim only where that was lost to another caller."""
-        return self.read(maker, tenant=tenant)
+    def look(self, looking: Maker[T], claiming: Maker[T], *, tenant: Whose = None) -> T:
+        """Run the script that only looks: here one statement does both, and a claim after that was lost to another."""
+        del claiming
+        return self.read(looking, tenant=tenant)
 
     def awaiting(self) -> AsyncPostgresStore:
         """Return the twin for callers on an event loop."""

@@ -80,14 +80,14 @@ class SqliteStore:
         del within, tenant
         return self.write(maker)
 
-    def look(self, maker: Maker[T], *, tenant: Whose = None) -> T:
-        """Run a script that reads one row, on the writer's connection while that is idle: it knows what it wrote."""
+    def look(self, looking: Maker[T], claiming: Maker[T], *, tenant: Whose = None) -> T:
+        """Peek and then claim on the writer's connection while that is idle; else look beside whoever writes."""
         del tenant
-        unit = Unit(maker, transaction=False)
+        unit = Unit(claiming)
         if self.writer.run_if_idle(unit):
             result: T = unit.answer()
             return result
-        return self.read(maker)
+        return self.read(looking)
 
     def read(self, maker: Maker[T], *, tenant: Whose = None) -> T:
         """Run a script of reads; several reads may see several states of the database."""

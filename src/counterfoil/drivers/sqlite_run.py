@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import sqlite3
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any, TypeGuard, TypeVar, assert_never
 
 from counterfoil.clock import Clock, SystemClock
@@ -12,7 +13,7 @@ from counterfoil.drivers.sqlstate import from_sqlite
 from counterfoil.errors import CommitUnknown, GuardedTransaction, StoreUnavailable
 from counterfoil.model import Statement
 from counterfoil.storage import catalog
-from counterfoil.storage.script import Call, Ddl, Lone, Row, Script, Several, Step, UserCode, Wake
+from counterfoil.storage.script import Call, Ddl, Lone, Peek, Row, Script, Several, Step, UserCode, Wake
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -29,18 +30,19 @@ _FORBIDDEN = re.compile(
 class Numbered:
     """A statement with its parameters numbered, the time first: bound in half the time that names take."""
 
-    __slots__ = ("_binds", "_names", "sql", "tells")
+    __slots__ = ("_binds", "_pick", "sql", "tells")
 
     def __init__(self, statement: catalog.Statement) -> None:
-        self._names = tuple(sorted(statement.params - {"now"}))
+        names = tuple(sorted(statement.params - {"now"}))
         self._binds = bool(statement.params)
+        self._pick = itemgetter(*names) if len(names) > 1 else lambda params: tuple(params[name] for name in names)
         self.tells = statement.tells
-        places = {name: f"?{place}" for place, name in enumerate(("now", *self._names), 1)}
+        places = {name: f"?{place}" for place, name in enumerate(("now", *names), 1)}
         self.sql = re.sub(r"(?<![:\w]):(\w+)", lambda found: places[found[1]], statement.sql)
 
     def values(self, now: int, params: Mapping[str, Any]) -> tuple[Any, ...]:
         """Return what is bound; a place that the statement does not use is bound all the same."""
-        return (now, *map(params.__getitem__, self._names)) if self._binds else ()
+        return (now, *self._pick(params)) if self._binds else ()
 
     def rows(self, cursor: Any, found: list[Any], now: int) -> list[Row]:
         """Return what it answers: its rows, or the time for each row that it wrote."""
@@ -93,6 +95,10 @@ class Runner:
         """Say whether a step is a statement that may stand alone, and one of this dialect."""
         return isinstance(step, Lone) and step.name in self.statements
 
+    def peek(self, connection: sqlite3.Connection, step: Peek) -> list[Row]:
+        """Run a read on a connection that has no transaction open."""
+        return self._call(connection, step.name, step.params)
+
     def lone(self, connection: sqlite3.Connection, step: Lone) -> list[Row]:
         """Run a statement that is a transaction by itself: SQLite commits it when its last row was fetched.
 
@@ -104,7 +110,7 @@ class Runner:
         self.probe(Point.BEFORE_STATEMENT, step.name)
         self.probe(Point.BEFORE_COMMIT, "")
         try:
-            cursor = execute(connection, known.sql, known.values(now, step.params))
+            cursor = connection.cursor().execute(known.sql, known.values(now, step.params))
         except sqlite3.Error as error:
             refused = from_sqlite(error, self.path)
             unheard = known.tells and isinstance(refused, StoreUnavailable)

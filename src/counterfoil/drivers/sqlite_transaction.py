@@ -10,6 +10,7 @@ from counterfoil.drivers.probes import Point
 from counterfoil.drivers.sqlite_run import commit_unknown
 from counterfoil.drivers.sqlstate import from_sqlite
 from counterfoil.errors import NestedEffect
+from counterfoil.storage.script import Peek
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -73,6 +74,9 @@ class Transactions:
         """Run a script in a transaction, or without one around it where its only statement may stand alone."""
         try:
             step = next(script)
+            if isinstance(step, Peek):
+                self._undo()
+                step = script.send(self._runner.peek(self.connection, step))
             if self._runner.knows(step):
                 rows = self._lone(step)
                 if rows:
@@ -87,7 +91,9 @@ class Transactions:
 
     def _lone(self, step: Lone) -> list[Row]:
         with self._turns:
-            self._prepare()
+            if self.connection.in_transaction:
+                self._undo()
+            self._check()
             return self._runner.lone(self.connection, step)
 
     def _transaction(self, body: Callable[[], Any]) -> Any:

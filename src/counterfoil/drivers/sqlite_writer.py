@@ -149,13 +149,14 @@ class Writer:
         Raises:
             StoreClosed: it was closed, or belongs to the parent process.
         """
+        if not self._closed and self._pid == os.getpid():
+            return
         if self.forked:
             raise StoreClosed(
                 "This Counterfoil was opened before the process forked; SQLite connections must not be carried across"
                 " a fork. Call Counterfoil.open(url) in the child process."
             )
-        if self._closed:
-            raise StoreClosed("This Counterfoil is closed. Open a new one with Counterfoil.open(url).")
+        raise StoreClosed("This Counterfoil is closed. Open a new one with Counterfoil.open(url).")
 
     # --- a caller that waits -----------------------------------------------------------------------------------------
 

@@ -38,7 +38,14 @@ class Turns:
 
     def __enter__(self) -> None:
         """Take the turn, or go on without it after a bounded wait."""
-        self._held = self._take()
+        if self._file is not None:
+            try:
+                fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                self._held = True
+            except BlockingIOError:
+                self._held = self._wait(self._file)
+            except OSError:
+                self._held = False
 
     def __exit__(self, *_exc: object) -> None:
         """Give the turn back, if it was had."""
@@ -59,17 +66,6 @@ class Turns:
         if not Path(f"{self._path}-wal").exists():
             with suppress(OSError):
                 Path(f"{self._path}-turn").unlink(missing_ok=True)
-
-    def _take(self) -> bool:
-        if self._file is None:
-            return False
-        try:
-            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            return self._wait(self._file)
-        except OSError:
-            return False
-        return True
 
     def _wait(self, file: IO[bytes]) -> bool:
         """Queue; while an earlier wait that was given up is still in the queue, nobody waits again."""

@@ -114,16 +114,6 @@ def piece_of_evidence(row: Row) -> Evidence:
     return Evidence(**known, value=None if body is None else codec.decode(body))
 
 
-def trusted_columns(trusted: Trusted) -> dict[str, Any]:
-    """Return the trusted context as columns; the tenant is part of the key and not among them."""
-    return {name: getattr(trusted, name) for name in _TRUSTED}
-
-
-def origin_columns(origin: Origin) -> dict[str, Any]:
-    """Return where an operation was asked for as columns."""
-    return {name: getattr(origin, name) for name in _ORIGIN}
-
-
 def receipt(row: Row, answered_from: str) -> Receipt[Any]:
     """Return the receipt of a settled operation."""
     marker = row["receipt_marker"]

@@ -19,11 +19,18 @@ class Call(NamedTuple):
     params: Mapping[str, Any]
 
 
+class Peek(Call):
+    """A read that a script begins with and often ends with: a driver may run it before there is a transaction."""
+
+    __slots__ = ()
+
+
 class Lone(NamedTuple):
     """A statement after which its script ends if it returned a row, and which wrote nothing if it returned none.
 
-    A driver may therefore run it without a transaction around it, if it is a script's first step. One that only some
-    dialects have is answered with None by the others, and the script does the same in several statements.
+    A driver may therefore run it without a transaction around it, if it is a script's first step but for a `Peek`.
+    One that only some dialects have is answered with None by the others, and the script does the same in several
+    statements.
 
     `own` is the statement that an effect is, to be run in the middle of this one.
     """
@@ -90,6 +97,12 @@ def held_row(name: str, /, **params: Any) -> Script[Row]:
     if row is None:
         raise LookupError(f"{name} met a row that moved inside one transaction")
     return row
+
+
+def peeked_row(name: str, /, **params: Any) -> Script[Row | None]:
+    """Run a read that a script begins with and return its first row, or None."""
+    rows: Sequence[Row] = yield Peek(name, params)
+    return rows[0] if rows else None
 
 
 def lone_row(name: str, /, **params: Any) -> Script[Row | None]:

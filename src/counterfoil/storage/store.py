@@ -33,8 +33,8 @@ class Store(Protocol):
         """Run a script of reads."""
         ...
 
-    def look(self, maker: Maker[T], *, tenant: Whose = None) -> T:
-        """Run a script that reads one row: the read that goes before a claim."""
+    def look(self, looking: Maker[T], claiming: Maker[T], *, tenant: Whose = None) -> T:
+        """Run a script that peeks and then claims, or, where that would wait for others, one that only looks."""
         ...
 
     def write(self, maker: Maker[T], *, tenant: Whose = None) -> T:

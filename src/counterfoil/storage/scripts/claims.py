@@ -32,7 +32,7 @@ from counterfoil.core.unknown import (
     resend_plan,
 )
 from counterfoil.storage import rows
-from counterfoil.storage.script import Row, Script, held_row, lone_row, one_row
+from counterfoil.storage.script import Row, Script, held_row, lone_row, one_row, peeked_row
 from counterfoil.storage.scripts import gates, grants
 from counterfoil.storage.scripts.moves import (
     DIED,
@@ -48,6 +48,7 @@ if TYPE_CHECKING:
 
 
 CLAIMED = advance(OPERATION, OperationState.PENDING, OperationEvent.CLAIMED)
+_CLAIMED, _CALLER = CLAIMED.value, Sender.CALLER.value  # to read the value of a member takes a call
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,16 +101,25 @@ class Request:
     def columns(self) -> dict[str, Any]:
         """Return the columns that every new operation starts with."""
         return {
-            **self.id,
+            "tenant": self.key.tenant,
+            "operation_id": self.key.operation_id,
             "effect": self.effect,
             "effect_version": self.effect_version,
-            "sender": Sender.CALLER.value,
+            "sender": _CALLER,
             "identity_digest": self.digests.identity,
             "content_digest": self.digests.content,
             "field_digests": codec.pack_fields(self.digests),
             "provider": rows.facts_text(self.facts),
-            **rows.trusted_columns(self.trusted),
-            **rows.origin_columns(self.origin),
+            "request_id": self.trusted.request_id,
+            "workflow_id": self.trusted.workflow_id,
+            "principal": self.trusted.principal,
+            "thread_id": self.origin.thread_id,
+            "checkpoint_ns": self.origin.checkpoint_ns,
+            "checkpoint_id": self.origin.checkpoint_id,
+            "node": self.origin.node,
+            "task_id": self.origin.task_id,
+            "run_id": self.origin.run_id,
+            "trace_id": self.origin.trace_id,
         }
 
 
@@ -177,6 +187,20 @@ def look_or_claim(request: Request) -> Script[Granted | LostRace | Seen | NoRow]
         return granted_by(row)
     decision = decide_claim(rows.snapshot(row, request.facts), request.wanted)
     return Seen(decision, row) if isinstance(decision, AlreadySettled) else LostRace()
+
+
+def look_then_claim(request: Request) -> Script[Granted | LostRace | Seen]:
+    """Do the same in two statements: peek first, so that an answer from a receipt waits for nobody who writes.
+
+    A row that takes more than itself to answer from is left to be read again.
+    """
+    row = yield from peeked_row("look_at_operation", **request.id)
+    if row is None:
+        new = yield from lone_row("insert_claimed_operation", **_claimed_by(request))
+        return LostRace() if new is None else begun(request, new["now"])
+    decision = decide_claim(rows.snapshot(row, request.facts), request.wanted)
+    takes_more = isinstance(decision, AwaitsApproval | Closed) or row["state"] == OperationState.UNKNOWN
+    return LostRace() if takes_more else Seen(decision, row)
 
 
 def judge(request: Request, row: Row) -> Script[Seen]:
@@ -311,14 +335,13 @@ def hold(request: Request, seen: Seen) -> Script[Seen]:
 
 def _claimed_by(request: Request) -> dict[str, Any]:
     """Return the columns of a new operation that its caller claims at once."""
-    return {
-        **request.columns(),
-        "state": CLAIMED.value,
-        "payload": request.payload,
-        "holder": request.holder,
-        "lease": request.facts.lease,
-        "time_limit": request.facts.time_limit,
-    }
+    columns = request.columns()
+    columns["state"] = _CLAIMED
+    columns["payload"] = request.payload
+    columns["holder"] = request.holder
+    columns["lease"] = request.facts.lease
+    columns["time_limit"] = request.facts.time_limit
+    return columns
 
 
 def find_claim(request: Request) -> Script[Granted | Seen | NoRow]:

@@ -165,12 +165,13 @@ def key_params(key: OperationKey) -> dict[str, Any]:
 
 def columns(state: OperationState, outcome: Outcome, by: EvidenceKind) -> dict[str, Any]:
     """Return the columns that an outcome sets."""
+    terminal = state in TERMINAL
     return {
         "state": state.value,
-        "terminal": state in TERMINAL,
+        "terminal": terminal,
         "receipt": outcome.receipt,
         "receipt_marker": outcome.marker,
-        "settled_by": by.value if state in TERMINAL else None,
+        "settled_by": by.value if terminal else None,
         "evidence": outcome.evidence,
         "error_class": outcome.error_class,
         "error_text": outcome.error_text,

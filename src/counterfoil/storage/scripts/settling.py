@@ -78,6 +78,7 @@ _EVENT = {
     AttemptOutcome.REFUSED: OperationEvent.REFUSED,
     AttemptOutcome.UNKNOWN: OperationEvent.OUTCOME_LOST,
 }
+_IN_FLIGHT = OperationState.IN_FLIGHT.value
 _RETURNED = advance(OPERATION, OperationState.IN_FLIGHT, OperationEvent.RETURNED)
 _LATE_EVENT = _EVENT | {
     AttemptOutcome.SUCCEEDED: OperationEvent.PROVED_HAPPENED,
@@ -175,7 +176,7 @@ def _fenced(key: OperationKey, granted: Granted, *, keeps_attempt: bool = False)
         "tenant": key.tenant,
         "operation_id": key.operation_id,
         "fence": granted.fence,
-        "expected_state": OperationState.IN_FLIGHT.value,
+        "expected_state": _IN_FLIGHT,
         "keeps_attempt": keeps_attempt,
     }
 
