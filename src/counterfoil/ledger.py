@@ -194,7 +194,7 @@ class Counterfoil(Rooms, Graphs):
         if effect.facts.transactional:
             return self._transactional(job)
         with self.desk.activity.entry(job.request.holder):
-            return self._runner.run(perform(job), wait_ms=self.desk.wait_ms, tenant=job.key.tenant)
+            return self._runner.run(perform(job), wait_ms=self.desk.wait_ms, tenant=trusted.tenant)
 
     def enqueue(
         self,

@@ -16,7 +16,7 @@ import pytest
 from langgraph.graph import START, StateGraph
 
 from counterfoil import AsyncCounterfoil, Counterfoil, EffectCall, Provider, effect
-from counterfoil.drivers import sqlite_writer
+from counterfoil.drivers import opened, sqlite_writer
 from counterfoil.drivers.sqlite import SqliteStore
 from counterfoil.drivers.sqlite_transaction import Transactions
 from counterfoil.errors import CounterfoilError, NestedEffect, OutcomeNotStored, StoreUnavailable, ThreadBusy
@@ -160,7 +160,10 @@ def test_a_full_disk_is_told_and_nothing_is_sent(tmp_path: Path) -> None:
     assert done.stdout == "store-unavailable safe\n", done.stderr
 
 
-def test_a_file_that_was_removed_is_noticed_before_anything_is_sent(tmp_path: Path) -> None:
+def test_a_file_that_was_removed_is_noticed_before_anything_is_sent(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(opened, "FRESH_S", 0.0)
     with Counterfoil.open(f"sqlite:///{tmp_path}/a.db") as cf:
         for file in tmp_path.iterdir():
             file.unlink()

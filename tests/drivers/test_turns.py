@@ -38,8 +38,54 @@ def held_elsewhere(database: Path) -> Iterator[subprocess.Popen[str]]:
 
 @pytest.fixture
 def queue(tmp_path: Path) -> Iterator[Turns]:
-    with closing(Turns(str(tmp_path / "a.db"))) as made:
+    """Return the queue of one who is not alone."""
+    with closing(Turns(str(tmp_path / "a.db"))), closing(Turns(str(tmp_path / "a.db"))) as made:
         yield made
+
+
+def is_free(database: Path) -> bool:
+    """Say whether nobody has the turn."""
+    with Path(f"{database}-turn").open("ab") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return False
+        return True
+
+
+def test_who_is_alone_takes_no_turn(tmp_path: Path) -> None:
+    with closing(Turns(str(tmp_path / "a.db"))) as alone, alone:
+        assert is_free(tmp_path / "a.db")
+
+
+def test_all_queue_once_there_are_two_and_until_the_last_has_gone(tmp_path: Path) -> None:
+    database = str(tmp_path / "a.db")
+    log = tmp_path / "a.db-wal"
+    log.touch()  # there as long as anybody has the database open
+    with closing(Turns(database)) as first:
+        with first, closing(Turns(database)) as second, second:  # who is under way when another one comes has no turn
+            assert not is_free(tmp_path / "a.db")
+        with first:
+            assert not is_free(tmp_path / "a.db")
+        log.unlink()
+    assert not (tmp_path / "a.db-turn").exists()
+    with closing(Turns(database)) as alone, alone:
+        assert is_free(tmp_path / "a.db")
+
+
+def test_what_a_dead_process_left_counts_as_somebody(tmp_path: Path) -> None:
+    (tmp_path / "a.db-turn").touch()
+    with closing(Turns(str(tmp_path / "a.db"))) as late, late:
+        assert not is_free(tmp_path / "a.db")
+
+
+def test_processes_see_each_other(tmp_path: Path) -> None:
+    code = "import sys; from counterfoil.drivers.turns import Turns; Turns(sys.argv[1]); print('open')"
+    with closing(Turns(str(tmp_path / "a.db"))) as first:
+        command = [sys.executable, "-c", code, str(tmp_path / "a.db")]
+        assert subprocess.run(command, capture_output=True, text=True, check=True).stdout == "open\n"
+        with first:
+            assert not is_free(tmp_path / "a.db")
 
 
 def let_go(holder: subprocess.Popen[str]) -> None:

@@ -30,7 +30,7 @@ class Part(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Digests:
-    """All digests of one set of arguments; `identity` and `content` are 32 bytes, each of `fields` 16, salted."""
+    """All digests of one set of arguments; `identity` and `content` are 32 bytes; `salt` is for those of the fields."""
 
     identity: bytes
     content: bytes
@@ -43,11 +43,6 @@ class Digests:
     def exact(self) -> bytes:
         """Return the digest of the identity with the defaults of now: what is granted is this and no other meaning."""
         return _whole_digest({**self.usual, **self.parts}, self.aside) if self.usual else self.identity
-
-    @property
-    def fields(self) -> Mapping[str, bytes]:
-        """Return a digest of each argument; made when asked for, since only a new operation stores them."""
-        return _field_digests(self.parts, self.salt)
 
 
 def fingerprint(arguments: Mapping[str, object], *, exclude: Collection[str] = frozenset()) -> bytes:
@@ -107,7 +102,7 @@ def differing_fields(
         UnsupportedValue: an argument has no canonical form.
     """
     stored, salt = unpack_fields(packed)
-    fresh = _field_digests(canonical_parts(arguments), salt)
+    fresh = {name: _field_digest(name, part, salt) for name, part in canonical_parts(arguments).items()}
     names = (stored.keys() | fresh.keys()) - set(ignore)
     return tuple(sorted(name for name in names if stored.get(name) != fresh.get(name)))
 
@@ -115,8 +110,8 @@ def differing_fields(
 def pack_fields(digests: Digests) -> bytes:
     """Pack the salt and the field digests into one column."""
     packed = [_PACKED_V1, _sized(digests.salt, 1)]
-    for name, digest in sorted(digests.fields.items()):
-        packed += (_sized_name(name, 2), digest)
+    for name in sorted(digests.parts):
+        packed += (_sized_name(name, 2), _field_digest(name, digests.parts[name], digests.salt))
     return b"".join(packed)
 
 
@@ -152,10 +147,8 @@ def _whole_digest(parts: Mapping[str, Part], exclude: Collection[str]) -> bytes:
     return sha256(b"{" + b",".join([key + b":" + value for _, key, value in rows]) + b"}").digest()
 
 
-def _field_digests(parts: Mapping[str, Part], salt: bytes) -> dict[str, bytes]:
-    return {
-        name: sha256(salt + _sized_name(name, 4) + part.value).digest()[:_FIELD_BYTES] for name, part in parts.items()
-    }
+def _field_digest(name: str, part: Part, salt: bytes) -> bytes:
+    return sha256(salt + _sized_name(name, 4) + part.value).digest()[:_FIELD_BYTES]
 
 
 @lru_cache(maxsize=1024)

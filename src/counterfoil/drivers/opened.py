@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import os
+import time
 from typing import TYPE_CHECKING
 
 from counterfoil.errors import StoreUnavailable
 
 if TYPE_CHECKING:
     from counterfoil.drivers.urls import SqliteUrl
+
+
+FRESH_S = 0.005
+"""How long a look at the file holds: as a commit takes, in which it could be replaced as well."""
 
 
 class OpenedFile:
@@ -18,6 +23,7 @@ class OpenedFile:
         self._path = None if url.in_memory else url.path
         found = self._now()
         self._device, self._number = (found.st_dev, found.st_ino) if found else (0, 0)
+        self._until = 0.0
 
     def check(self) -> None:
         """Refuse to write where nobody else would read it.
@@ -25,7 +31,7 @@ class OpenedFile:
         Raises:
             StoreUnavailable: the path names no file, or another one.
         """
-        if self._path is None:
+        if self._path is None or (now := time.monotonic()) < self._until:
             return
         found = self._now()
         if found is None or found.st_ino != self._number or found.st_dev != self._device:
@@ -34,6 +40,7 @@ class OpenedFile:
                 " process wrote to it lately may be in no file any more. Close this Counterfoil, find out which file is"
                 " the right one, and open that."
             )
+        self._until = now + FRESH_S
 
     def _now(self) -> os.stat_result | None:
         try:

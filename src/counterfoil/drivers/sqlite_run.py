@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import sqlite3
 from operator import itemgetter
-from typing import TYPE_CHECKING, Any, TypeGuard, TypeVar, assert_never
+from typing import TYPE_CHECKING, Any, TypeVar, assert_never
 
 from counterfoil.clock import Clock, SystemClock
 from counterfoil.drivers.probes import Point, Probe, no_probe
@@ -91,10 +91,6 @@ class Runner:
         finally:
             script.close()
 
-    def knows(self, step: Step) -> TypeGuard[Lone]:
-        """Say whether a step is a statement that may stand alone, and one of this dialect."""
-        return isinstance(step, Lone) and step.name in self.statements
-
     def peek(self, connection: sqlite3.Connection, step: Peek) -> list[Row]:
         """Run a read on a connection that has no transaction open."""
         return self._call(connection, step.name, step.params)
@@ -106,11 +102,12 @@ class Runner:
             StoreError: it failed; nothing was written.
             CommitUnknown: its commit failed, or it returns no rows and failed where its commit may have.
         """
-        known, now = self._known(step.name), self._now_ms()
-        self.probe(Point.BEFORE_STATEMENT, step.name)
+        name, params, _ = step
+        known, now = self._numbered.get(name) or self._known(name), self._now_ms()
+        self.probe(Point.BEFORE_STATEMENT, name)
         self.probe(Point.BEFORE_COMMIT, "")
         try:
-            cursor = connection.cursor().execute(known.sql, known.values(now, step.params))
+            cursor = connection.cursor().execute(known.sql, known.values(now, params))
         except sqlite3.Error as error:
             refused = from_sqlite(error, self.path)
             unheard = known.tells and isinstance(refused, StoreUnavailable)
@@ -120,7 +117,7 @@ class Runner:
         except sqlite3.Error as error:
             raise commit_unknown(error, self.path) from error
         rows = known.rows(cursor, found, now)
-        self.probe(Point.AFTER_STATEMENT, step.name)
+        self.probe(Point.AFTER_STATEMENT, name)
         if rows:
             self.probe(Point.AFTER_COMMIT, "")
         return rows

@@ -10,7 +10,7 @@ from counterfoil.drivers.probes import Point
 from counterfoil.drivers.sqlite_run import commit_unknown
 from counterfoil.drivers.sqlstate import from_sqlite
 from counterfoil.errors import NestedEffect
-from counterfoil.storage.script import Peek
+from counterfoil.storage.script import Lone, Peek
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from counterfoil.drivers.sqlite_run import Runner
     from counterfoil.drivers.sqlite_unit import Unit
     from counterfoil.drivers.turns import Turns
-    from counterfoil.storage.script import Lone, Row, Script
+    from counterfoil.storage.script import Row, Script
 
 T = TypeVar("T")
 
@@ -35,26 +35,26 @@ class Transactions:
         self._turns = turns
         self._check = check
         self._commit_sent = False
-        self._running: int | None = None
+        self.running: int | None = None  # the thread that is inside one
 
     def run(self, unit: Unit) -> Any:
         """Run one unit and return its result."""
-        self._running = get_ident()
+        self.running = get_ident()
         try:
             if unit.transaction:
                 return self._run_alone(unit.maker())
             self._undo()
             return self._runner.run(self.connection, unit.maker())
         finally:
-            self._running = None
+            self.running = None
 
     def run_together(self, units: list[Unit]) -> None:
         """Run several units in one transaction; each keeps its own result or error."""
-        self._running = get_ident()
+        self.running = get_ident()
         try:
             self._transaction(lambda: self._each(units))
         finally:
-            self._running = None
+            self.running = None
 
     def refuse_nested(self) -> None:
         """Refuse a caller whose own transaction is open here: it would wait for itself, or undo itself.
@@ -62,7 +62,7 @@ class Transactions:
         Raises:
             NestedEffect: the call comes from inside a transactional effect.
         """
-        if self._running == get_ident():
+        if self.running == get_ident():
             raise NestedEffect(
                 "The database was used through Counterfoil inside a transactional effect, whose transaction is open."
                 " Use the transaction that the effect was given, and perform other effects after it."
@@ -77,11 +77,10 @@ class Transactions:
             if isinstance(step, Peek):
                 self._undo()
                 step = script.send(self._runner.peek(self.connection, step))
-            if self._runner.knows(step):
-                rows = self._lone(step)
-                if rows:
+            if type(step) is Lone and step.name in self._runner.statements:
+                if rows := self._lone(step):
                     return _end(script, rows)
-                step = script.send(rows)
+                step = script.send([])
             result: T = self._transaction(lambda: self._runner.go_on(self.connection, script, step))
         except StopIteration as stop:
             result = stop.value

@@ -149,14 +149,13 @@ class Writer:
         Raises:
             StoreClosed: it was closed, or belongs to the parent process.
         """
-        if not self._closed and self._pid == os.getpid():
-            return
         if self.forked:
             raise StoreClosed(
                 "This Counterfoil was opened before the process forked; SQLite connections must not be carried across"
                 " a fork. Call Counterfoil.open(url) in the child process."
             )
-        raise StoreClosed("This Counterfoil is closed. Open a new one with Counterfoil.open(url).")
+        if self._closed:
+            raise StoreClosed("This Counterfoil is closed. Open a new one with Counterfoil.open(url).")
 
     # --- a caller that waits -----------------------------------------------------------------------------------------
 
@@ -240,9 +239,10 @@ class Writer:
 
     def _finds_nobody(self) -> bool:
         """Take the lead if nobody else has it and nobody waits: the caller's unit then needs no queue."""
-        self.check_usable()
-        self._transactions.refuse_nested()
         me = get_ident()
+        if self._closed or self._pid != os.getpid() or self._transactions.running == me:
+            self.check_usable()
+            self._transactions.refuse_nested()
         with self._mutex:
             if self._closed or self._queue or (self._leading and self._leader != me):
                 return False
