@@ -102,16 +102,19 @@ def perform(cf: Counterfoil, made: Effect[Any], request_id: str) -> dict[str, An
     return {"request": request_id, "id": receipt.value["id"], "from": receipt.answered_from}
 
 
-def call_when_claimed(job: performing.Job, attempt: int) -> EffectCall:
+sending = performing.Job.sending
+
+
+def sending_when_claimed(job: performing.Job, attempt: int) -> EffectCall:
     """Be hit between the COMMIT of the claim and the effect, where the protocol makes the call."""
     reach("claimed")
-    return job.call(attempt)
+    return sending(job, attempt)
 
 
 def main(orders: Orders) -> None:
     if orders.point is not None and orders.signal is not None:
         _hit[orders.point] = signal.Signals[orders.signal]
-        performing.Job.call = call_when_claimed  # type: ignore[method-assign,assignment]
+        performing.Job.sending = sending_when_claimed  # type: ignore[method-assign,assignment]
     made = tickets(orders.kind, orders.lease)
     with opened(orders.database, orders.provider, wait="60s") as cf, ThreadPoolExecutor(orders.threads) as pool:
         for told in pool.map(lambda request: perform(cf, made, request), orders.requests):

@@ -54,6 +54,10 @@ class Ground(Protocol):
         """Yield the same place with connections and an event loop of its own, for a second worker."""
         ...
 
+    def crowd(self, folder: Path) -> None:
+        """Let those who will open a world's database wait for each other where that can be seen, the first one, too."""
+        ...
+
     def waiting(self, folder: Path) -> int:
         """Count those who wait for a lock in a world's database now."""
         ...
@@ -101,11 +105,14 @@ class Files:
         """Yield the same: every opening has connections of its own."""
         return nullcontext(self)
 
+    def crowd(self, folder: Path) -> None:
+        """Make the file by which the first to open the database knows that it is not alone, and takes turns."""
+        _turn(folder).touch()
+
     def waiting(self, folder: Path) -> int:
         """Count those who wait for their turn at the file; where the system does not tell, hold anybody for waiting."""
         try:
-            turn = folder / "world.db-turn"
-            queue = f":{turn.stat().st_ino} "
+            queue = f":{_turn(folder).stat().st_ino} "
         except OSError:
             return 0
         try:
@@ -125,6 +132,10 @@ class Files:
 
 
 FILES = Files()
+
+
+def _turn(folder: Path) -> Path:
+    return folder / "world.db-turn"
 
 
 @contextmanager

@@ -293,6 +293,7 @@ class Stage:
         """Play one order, and judge it; say whether each had as many steps."""
         self.played += 1
         world = self.workshop.world(str(self.played), no_interference)
+        world.ground.crowd(world.folder)
         workers = [Worker(self.bodies[which], world, self.grounds[which]) for which in (0, 1)]
         play = Play(workers[order.leads], workers[1 - order.leads])
         enough = play.act(order)

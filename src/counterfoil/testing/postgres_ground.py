@@ -215,6 +215,9 @@ class PostgresGround:
         finally:
             made.close()
 
+    def crowd(self, _folder: Path) -> None:
+        """Do nothing: the server always says who waits."""
+
     def waiting(self, _folder: Path) -> int:
         """Count the sessions that wait for a lock."""
         ((found,),) = self._rows(_WAITING)
