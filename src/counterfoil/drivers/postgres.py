@@ -183,4 +183,4 @@ def _execute(connection: psycopg.Connection[Any], wall: str, execute: Execute) -
             said(connection)
         else:
             cursor.execute(execute.sql, execute.params, prepare=execute.prepare)
-        return named(cursor, cursor.fetchall()) if has_rows(cursor) else []
+        return named(cursor, execute.sql, cursor.fetchall()) if has_rows(cursor) else []

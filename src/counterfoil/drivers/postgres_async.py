@@ -130,4 +130,4 @@ async def _execute(connection: psycopg.AsyncConnection[Any], wall: str, execute:
             said(connection)
         else:
             await cursor.execute(execute.sql, execute.params, prepare=execute.prepare)
-        return named(cursor, await cursor.fetchall()) if has_rows(cursor) else []
+        return named(cursor, execute.sql, await cursor.fetchall()) if has_rows(cursor) else []

@@ -14,15 +14,23 @@ if TYPE_CHECKING:
     Cursor = psycopg.Cursor[Any] | psycopg.AsyncCursor[Any]
 
 
+_MOST = 1024
+_NAMES: dict[tuple[str, int], list[str]] = {}
+
+
 def has_rows(cursor: Cursor) -> bool:
     """Say whether the statement returned any row; one that returns none at all cannot be fetched from."""
     return cursor.pgresult is not None and cursor.pgresult.ntuples > 0
 
 
-def named(cursor: Cursor, rows: Sequence[tuple[Any, ...]]) -> list[Row]:
-    """Return fetched tuples with the names of their columns."""
+def named(cursor: Cursor, sql: str, rows: Sequence[tuple[Any, ...]]) -> list[Row]:
+    """Return fetched tuples with the names of their columns, which are asked for once for each statement."""
     result = cursor.pgresult
     if result is None:
         return []
-    names = [name.decode() for at in range(result.nfields) if (name := result.fname(at)) is not None]
+    asked = (sql, result.nfields)  # as many as before, or a migration has added some to a `select *`
+    if (names := _NAMES.get(asked)) is None:
+        names = [name.decode() for at in range(result.nfields) if (name := result.fname(at)) is not None]
+        if len(_NAMES) < _MOST:  # beyond the catalog's there are those that effects are
+            _NAMES[asked] = names
     return [dict(zip(names, row, strict=True)) for row in rows]

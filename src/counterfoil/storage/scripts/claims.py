@@ -184,7 +184,7 @@ def look_or_claim(request: Request) -> Script[Granted | LostRace | Seen | NoRow]
     if row is None:
         return (yield from look(request))
     if row["claimed"]:
-        return granted_by(row)
+        return begun(request, row["now"])
     decision = decide_claim(rows.snapshot(row, request.facts), request.wanted)
     return Seen(decision, row) if isinstance(decision, AlreadySettled) else LostRace()
 

@@ -5,8 +5,8 @@ tenant, operation_id, effect, identity_digest, effect_version, attempt, state, r
   attempt_deadline, first_attempt_at, payload, error_class, error_text, decide_by, approved_until, {now} as now
 
 -- name: look_or_claim_operation
--- Read an operation as `look_at_operation` does, or begin it as `insert_claimed_operation` does; `claimed` says which. It
--- returns nothing if another caller began it in this moment.
+-- Read an operation as `look_at_operation` does, or begin it as `insert_claimed_operation` does, and tell when; `claimed`
+-- says which. It returns nothing if another caller began it in this moment.
 -- differs: only here, where it saves a round trip; on SQLite a read costs none and needs no lock.
 with seen as (
   select {seen}
@@ -25,10 +25,11 @@ made as (
     :node, :task_id, :run_id, :trace_id, {now}, {now}
   where not exists (select 1 from seen)
   on conflict (tenant, operation_id) do nothing
-  returning {seen}
+  returning {now} as now
 )
-select true as claimed, made.*
-from made
+select false as claimed, seen.*
+from seen
 union all
-select false, seen.*
-from seen;
+select true, null, null, null, null, null, null, null, null, null, null, null, null, null, null, null, null, null, null,
+  null, null, null, null, null, null, null, null, null, made.now
+from made;
