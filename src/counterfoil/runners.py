@@ -275,20 +275,17 @@ class AsyncRunner:
         self._activity = activity
         self._executor = executor
 
-    async def run(self, protocol: Protocol[T], *, wait_ms: int, tenant: str, claimed_at: float = 0.0) -> T:
-        """Consume the steps to the end; transactions are finished even when the caller is cancelled meanwhile.
-
-        Args:
-            protocol: The steps.
-            wait_ms: How long to wait for another caller.
-            tenant: Whose operation it is.
-            claimed_at: The `uptime` before the claim was taken, where that was done beforehand.
-        """
-        entry = Entry(wait_ms, tenant, claimed_at)
+    async def run(self, protocol: Protocol[T], *, wait_ms: int, tenant: str) -> T:
+        """Consume the steps to the end; transactions are finished even when the caller is cancelled meanwhile."""
+        entry = Entry(wait_ms, tenant)
         try:
             return await self._steps(protocol, entry)
         finally:
             entry.raise_if_cancelled()
+
+    async def send(self, protocol: Protocol[Result], *, tenant: str, claimed_at: float) -> Result:
+        """Run an effect whose claim was taken at this `uptime`; who is cancelled hears what came of it."""
+        return await self._steps(protocol, Entry(0, tenant, claimed_at))
 
     async def _steps(self, protocol: Protocol[T], entry: Entry) -> T:
         try:

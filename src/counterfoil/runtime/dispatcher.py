@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from counterfoil.bell import on_this_loop
 from counterfoil.core.arguments import CALLED
+from counterfoil.drivers.finishing import finished
 from counterfoil.effects import REGISTRY
 from counterfoil.errors import CommitUnknown, StoreClosed, StoreError, StoreUnavailable
 from counterfoil.ledger import DEFAULT_BATCH
@@ -73,6 +74,7 @@ class Sending:
     message: Message
     lane: EffectLane
     claim: Claim
+    began: bool = False
     ended: Ended | None = None
     ended_at: float = 0.0
 
@@ -216,18 +218,23 @@ class Dispatcher:
         holder, claimed_at = f"{self.desk.holder}/d{next(self._numbers)}", uptime()
         self.desk.activity.begin_run(holder)
         ended, lanes = [each.ended for each in done if each.ended is not None], [lane for _, lane in searches]
+        task, cancelled = await finished(self._write(ended, lanes, holder))
         try:
-            turn = await self._write(ended, lanes, holder)
+            turn = task.result()
         except StoreClosed:
             raise
         except StoreError as error:
             LOG.warning("the database did not take a turn, which is done again: %s", error)
             self.desk.activity.end_run(holder)
             self._done = [*done, *self._done]
+            if cancelled is not None:
+                raise cancelled from error
             await asyncio.sleep(PAUSE_S)
             return
         self._settled(done, turn)
         self._start(runner, searches, turn.claimed, Claim(holder, len(turn.claimed)), claimed_at)
+        if cancelled is not None:  # what was claimed goes back: none of it has begun
+            raise cancelled
 
     async def _write(self, ended: Sequence[Ended], lanes: Sequence[Lane], holder: str) -> Turn:
         """Write a turn; where nobody heard of its COMMIT, do the first half again and look up the second."""
@@ -280,12 +287,14 @@ class Dispatcher:
         task.add_done_callback(self._end)
 
     async def _send(self, runner: AsyncRunner, sending: Sending) -> None:
+        sending.began = True
         sending.ended = await sending.message.send(runner)
 
     def _end(self, task: asyncio.Task[None]) -> None:
         sending = self._under_way.pop(task)
         if sending.ended is None:
-            sending.ended = sending.message.lost(_error_of(task))
+            message = sending.message
+            sending.ended = message.lost(_error_of(task)) if sending.began else message.unbegun()
         sending.ended_at = time.monotonic()
         outcome = sending.ended.outcome.outcome if isinstance(sending.ended, Finished) else None
         sending.lane.leave(outcome, sending.ended_at)

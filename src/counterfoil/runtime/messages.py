@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -57,8 +58,7 @@ class Message:
         if gate is not None:
             return self._unapproved(gate)
         steps, tenant = performing.run(self.job, self.granted), self.job.key.tenant
-        result = await runner.run(steps, wait_ms=0, tenant=tenant, claimed_at=self.claimed_at)
-        return self._ended(result)
+        return self._ended(await runner.send(steps, tenant=tenant, claimed_at=self.claimed_at))
 
     def unbegun(self, delay: int = 0) -> Unbegun:
         """Return the claim, to be given back."""
@@ -79,7 +79,7 @@ class Message:
         return self.stream is not None
 
     def _ended(self, result: Result) -> Ended:
-        if isinstance(result, NeverStarted) and isinstance(result.error, NotSent):
+        if isinstance(result, NeverStarted) and isinstance(result.error, NotSent | asyncio.CancelledError):
             return self.unbegun()
         return self._finished(result)
 
