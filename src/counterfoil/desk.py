@@ -172,7 +172,7 @@ class Desk:
             time_limit=effect.facts.time_limit / 1000,
             trusted=trusted,
             resources=self.resources,
-            key_length=effect.facts.key_length,
+            _key_length=effect.facts.key_length,
             sends_once=sends_once,
         )
 

@@ -52,14 +52,14 @@ class EffectCall:
     time_limit: float
     trusted: Trusted
     resources: Resources = field(repr=False)
-    key_length: int = KEY_LENGTH
+    _key_length: int = field(default=KEY_LENGTH, repr=False)
     sends_once: bool = False
     """Whether a second send would be a second effect: it is an effect's call, and its provider declares no key."""
 
     @property
     def provider_key(self) -> str:
         """Return the idempotency key for the provider: the same at every attempt; made when it is asked for."""
-        return provider_key(OperationKey(tenant=self.tenant, operation_id=self.operation_id), self.key_length)
+        return provider_key(OperationKey(tenant=self.tenant, operation_id=self.operation_id), self._key_length)
 
     @property
     def request_id(self) -> str | None:

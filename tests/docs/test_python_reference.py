@@ -41,7 +41,7 @@ def keywords(function: object) -> list[str]:
 
 
 def attributes(cls: type) -> set[str]:
-    return {each.name for each in fields(cls)} | {name for name in vars(cls) if not name.startswith("_")}
+    return {name for name in (*vars(cls), *(each.name for each in fields(cls))) if not name.startswith("_")}
 
 
 @pytest.mark.parametrize(
