@@ -58,9 +58,12 @@ def test_a_step_that_blocks_its_loop_for_longer_than_its_lease_runs_once(
     other = ways.open(clock=FakeClock(ends))  # when the claim would be over without a heartbeat
     other.workflows.register(builder, name="g")
     ways.be_silent()  # an engine's heartbeats are those of the loop
-    other.drain()
+    second = threading.Thread(target=other.drain)
+    second.start()
+    second.join(10)  # until it finds nothing, or waits for a row that the blocked loop keeps in an engine's transaction
     over.set()
     first.join()
+    second.join()
     other.drain()
     assert (ran, ways.log()) == (["long"], ["long", "b"])
 
