@@ -51,12 +51,17 @@ def refuse_on_loop(blocking: str, instead: str) -> None:
         SyncOnEventLoop: a loop runs in this thread.
     """
     if is_on_loop():
-        raise SyncOnEventLoop(f"{blocking} would block the running event loop. Write: {instead}")
+        raise on_loop(blocking, instead)
 
 
 def is_on_loop() -> bool:
     """Say whether an event loop runs in this thread."""
-    return asyncio._get_running_loop() is not None  # noqa: SLF001 - documented for this; the public one raises
+    return asyncio._get_running_loop() is not None  # noqa: SLF001 - the one for loops, which says so without raising
+
+
+def on_loop(blocking: str, instead: str) -> SyncOnEventLoop:
+    """Return the refusal of a blocking call on a running event loop."""
+    return SyncOnEventLoop(f"{blocking} would block the running event loop. Write: {instead}")
 
 
 def refuse_unjoined(wanted: str, store: Store) -> None:

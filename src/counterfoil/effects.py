@@ -7,7 +7,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property
 from os import urandom
-from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeAlias, TypeVar
 
 from counterfoil import codec
 from counterfoil.core.arguments import DECLARED
@@ -79,6 +79,14 @@ class EffectCall:
 
             let_send_once(found)
         return found
+
+
+class MakeCall(Protocol):
+    """Makes what an effect or a look-up is told."""
+
+    def __call__(self, effect: Effect[Any], attempt: int, /, *, sends_once: bool) -> EffectCall:
+        """Make it for an attempt."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any, Self, TypeVar, assert_never
 
-from counterfoil.active import is_on_loop, refuse_nested, refuse_on_loop, refuse_unjoined
+from counterfoil.active import is_on_loop, on_loop, refuse_nested, refuse_on_loop, refuse_unjoined
 from counterfoil.config import database_url
 from counterfoil.core.branches import validate_path
 from counterfoil.core.trusting import trusted_context
@@ -182,11 +182,11 @@ class Counterfoil(Rooms, Graphs):
         refuse_nested("perform")
         check_effect(effect)
         if is_on_loop():
-            refuse_on_loop(
+            raise on_loop(
                 f"perform({effect.__name__})",
                 f"await cf.perform({effect.__name__}, ...) with an AsyncCounterfoil, or await aperform(...) in an async"
-                " node. In a notebook, where a loop always runs: cf = AsyncCounterfoil.open(url), then"
-                " await cf.run(graph, ...)",
+                " node. In a notebook, where a loop always runs: cf = AsyncCounterfoil.open(url), await cf.run(graph,"
+                " ...)",
             )
         refuse_async(effect)
         refuse_unjoined("perform", self.desk.store)

@@ -27,7 +27,7 @@ from counterfoil.core.effects import (
 )
 from counterfoil.core.states import OperationState
 from counterfoil.core.unknown import AskProvider, Resend
-from counterfoil.effects import REGISTRY, Bound, Effect, EffectCall
+from counterfoil.effects import REGISTRY, Bound, Effect, EffectCall, MakeCall
 from counterfoil.errors import CommitUnknown, InvalidLookupAnswer, StoreError, StoreUnavailable
 from counterfoil.model import CannotTell, Found, LookupAnswer, NotSent, OperationKey, Receipt
 from counterfoil.providing import answer_type
@@ -115,7 +115,7 @@ class Job:
     effect: Effect[Any]
     bound: Bound
     request: Request
-    make_call: Callable[..., EffectCall]
+    make_call: MakeCall
     follow: Callable[[Job, Row], Job] | None = None
     """How to go on with the operation that follows one which a person edited."""
     went_back: bool = False

@@ -118,7 +118,7 @@ def _seconds_since_boot() -> Callable[[], float]:
 
 
 uptime = _seconds_since_boot()
-"""Return seconds since boot, those included in which the machine slept or this process was stopped."""
+"""The clock of leases: seconds since boot, those included in which the machine slept or this process was stopped."""
 
 
 def too_late() -> NeverStarted:
@@ -158,10 +158,10 @@ class Runner:
                 return self._store.write(maker, tenant=entry.tenant)
             case RunEffect():
                 return too_late() if entry.is_late(step) else self._begin(step)
-            case Look(_, maker, _) if self._store.claims_at_once:
+            case Look(at_once=maker) if self._store.claims_at_once:
                 entry.writes()
                 return self._store.write(maker, tenant=entry.tenant)
-            case Look(maker, _, claiming):
+            case Look(maker=maker, in_turn=claiming):
                 entry.writes()
                 return self._store.look(maker, claiming, tenant=entry.tenant)
             case Read(maker):
@@ -304,10 +304,10 @@ class AsyncRunner:
 
     async def _do(self, step: Step, entry: Entry) -> Any:
         match step:
-            case Look(maker) if not self._store.claims_at_once:
+            case Look(maker=maker) if not self._store.claims_at_once:
                 entry.raise_if_cancelled()
                 return await self._store.read(maker, tenant=entry.tenant)
-            case Look(_, maker) | Write(maker):
+            case Look(at_once=maker) | Write(maker):
                 entry.writes()
                 return await entry.to_the_end(self._store.write(maker, tenant=entry.tenant))
             case RunEffect() if entry.cancelled is not None:

@@ -138,11 +138,11 @@ class Worker:
 
     def do(self, step: Any) -> Any:
         match step:
-            case Look(maker, _, claiming) if not self.store.claims_at_once:
+            case Look(maker=maker, in_turn=claiming) if not self.store.claims_at_once:
                 return self.store.look(maker, claiming)
             case Read(maker):
                 return self.store.read(maker)
-            case Look(_, maker) | Write(maker):
+            case Look(at_once=maker) | Write(maker):
                 return self.store.write(maker)
             case RunLookup():
                 return step.function(step.call, **step.arguments)

@@ -107,9 +107,7 @@ class Template:
         check_trusted(arguments, trusted)
         text = self.literals[0]
         for name, literal in zip(self.fields, self.literals[1:], strict=True):
-            value = self._lookup(name, arguments, trusted)
-            is_plain = type(value) is str and not self.escaped and _is_plain(value)
-            text += (value if is_plain else self._escape(name, value)) + literal  # type: ignore[operator]
+            text += self._escape(name, self._lookup(name, arguments, trusted)) + literal
         return validate_id("operation id", text)
 
     def _lookup(self, name: str, arguments: Mapping[str, object], trusted: Mapping[str, object]) -> object:
@@ -125,7 +123,7 @@ class Template:
         return arguments[name]
 
     def _escape(self, name: str, value: object) -> str:
-        text = id_text(name, value)
+        text = value if type(value) is str and value else id_text(name, value)
         if not self.escaped and _is_plain(text):
             return text
         try:

@@ -4,23 +4,18 @@ from __future__ import annotations
 
 import os
 import time
-from typing import TYPE_CHECKING
 
 from counterfoil.errors import StoreUnavailable
 
-if TYPE_CHECKING:
-    from counterfoil.drivers.urls import SqliteUrl
-
-
 FRESH_S = 0.005
-"""How long a look at the file holds: as a commit takes, in which it could be replaced as well."""
+"""How long a look at the file holds for who only ends what he began after it."""
 
 
 class OpenedFile:
     """The file that was opened, to be compared with the one that its path names now."""
 
-    def __init__(self, url: SqliteUrl) -> None:
-        self._path = None if url.in_memory else url.path
+    def __init__(self, path: str | None) -> None:
+        self._path = path
         found = self._now()
         self._device, self._number = (found.st_dev, found.st_ino) if found else (0, 0)
         self._until = 0.0
@@ -31,7 +26,7 @@ class OpenedFile:
         Raises:
             StoreUnavailable: the path names no file, or another one.
         """
-        if self._path is None or (now := time.monotonic()) < self._until:
+        if self._path is None:
             return
         found = self._now()
         if found is None or found.st_ino != self._number or found.st_dev != self._device:
@@ -40,10 +35,23 @@ class OpenedFile:
                 " process wrote to it lately may be in no file any more. Close this Counterfoil, find out which file is"
                 " the right one, and open that."
             )
-        self._until = now + FRESH_S
+        self._until = time.monotonic() + FRESH_S
+
+    def check_again(self) -> None:
+        """Do the same for who ends what he began after the last look, unless that was a moment ago.
+
+        Raises:
+            StoreUnavailable: the path names no file, or another one.
+        """
+        if time.monotonic() >= self._until:
+            self.check()
 
     def _now(self) -> os.stat_result | None:
         try:
             return None if self._path is None else os.stat(self._path)  # noqa: PTH116 - on the path of every write
         except OSError:
             return None
+
+
+NO_FILE = OpenedFile(None)
+"""A database in memory, which nobody can take away."""

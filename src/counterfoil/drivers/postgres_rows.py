@@ -15,7 +15,8 @@ if TYPE_CHECKING:
 
 
 _MOST = 1024
-_NAMES: dict[tuple[str, int], list[str]] = {}
+"""Names of columns kept for so many statements: beside the catalog's there are those that effects are."""
+_NAMES: dict[str, list[str]] = {}
 
 
 def has_rows(cursor: Cursor) -> bool:
@@ -28,9 +29,10 @@ def named(cursor: Cursor, sql: str, rows: Sequence[tuple[Any, ...]]) -> list[Row
     result = cursor.pgresult
     if result is None:
         return []
-    asked = (sql, result.nfields)  # as many as before, or a migration has added some to a `select *`
-    if (names := _NAMES.get(asked)) is None:
+    if (names := _NAMES.get(sql)) is None:
         names = [name.decode() for at in range(result.nfields) if (name := result.fname(at)) is not None]
-        if len(_NAMES) < _MOST:  # beyond the catalog's there are those that effects are
-            _NAMES[asked] = names
+        if "*" not in sql:  # what that stands for is the schema's business, which another process may upgrade
+            if len(_NAMES) >= _MOST:
+                _NAMES.clear()
+            _NAMES[sql] = names
     return [dict(zip(names, row, strict=True)) for row in rows]

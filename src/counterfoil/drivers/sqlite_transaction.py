@@ -6,6 +6,7 @@ import sqlite3
 from threading import get_ident
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from counterfoil.drivers.opened import NO_FILE, OpenedFile
 from counterfoil.drivers.probes import Point
 from counterfoil.drivers.sqlite_run import commit_unknown
 from counterfoil.drivers.sqlstate import from_sqlite
@@ -27,13 +28,13 @@ class Transactions:
     """Runs units on one connection, for one caller at a time."""
 
     def __init__(
-        self, connection: sqlite3.Connection, runner: Runner, turns: Turns, check: Callable[[], None] = lambda: None
+        self, connection: sqlite3.Connection, runner: Runner, turns: Turns, file: OpenedFile = NO_FILE
     ) -> None:
         self.connection = connection
         self.committed = False  # whether the last transaction took effect, whatever was raised after that
         self._runner = runner
         self._turns = turns
-        self._check = check
+        self._file = file
         self._commit_sent = False
         self.running: int | None = None  # the thread that is inside one
 
@@ -90,9 +91,8 @@ class Transactions:
 
     def _lone(self, step: Lone) -> list[Row]:
         with self._turns:
-            if self.connection.in_transaction:
-                self._undo()
-            self._check()
+            self._undo()
+            (self._file.check_again if step.settles else self._file.check)()
             return self._runner.lone(self.connection, step)
 
     def _transaction(self, body: Callable[[], Any]) -> Any:
@@ -117,7 +117,7 @@ class Transactions:
 
     def _prepare(self) -> None:
         self._undo()
-        self._check()
+        self._file.check()
 
     def _begin(self) -> None:
         self._prepare()

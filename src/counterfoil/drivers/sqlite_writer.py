@@ -16,6 +16,7 @@ from itertools import islice, takewhile
 from threading import get_ident
 from typing import TYPE_CHECKING, Any
 
+from counterfoil.drivers.opened import NO_FILE, OpenedFile
 from counterfoil.drivers.sqlite_transaction import Transactions
 from counterfoil.drivers.sqlite_unit import Unit
 from counterfoil.errors import Busy, StoreClosed
@@ -51,10 +52,10 @@ class Writer:
         connect: Callable[[], sqlite3.Connection],
         runner: Runner,
         turns: Turns,
-        check: Callable[[], None] = lambda: None,
+        file: OpenedFile = NO_FILE,
     ) -> None:
         self._path = runner.path
-        self._transactions = Transactions(connect(), runner, turns, check)
+        self._transactions = Transactions(connect(), runner, turns, file)
         self._mutex = threading.Lock()
         self._queue: deque[Unit] = deque()
         self._leading = False

@@ -32,12 +32,14 @@ class Lone(NamedTuple):
     One that only some dialects have is answered with None by the others, and the script does the same in several
     statements.
 
-    `own` is the statement that an effect is, to be run in the middle of this one.
+    `own` is the statement that an effect is, to be run in the middle of this one. One that `settles` ends what the same
+    caller claimed before.
     """
 
     name: str
     params: Mapping[str, Any]
     own: Statement[Any] | None = None
+    settles: bool = False
 
 
 class Several(NamedTuple):
@@ -108,6 +110,12 @@ def peeked_row(name: str, /, **params: Any) -> Script[Row | None]:
 def lone_row(name: str, /, **params: Any) -> Script[Row | None]:
     """Run a statement whose row ends the script, and return that; None says that it wrote nothing."""
     rows: Sequence[Row] | None = yield Lone(name, params)
+    return rows[0] if rows else None
+
+
+def settled_row(name: str, /, **params: Any) -> Script[Row | None]:
+    """Run a statement that ends what its caller claimed, and the script; None says that it wrote nothing."""
+    rows: Sequence[Row] | None = yield Lone(name, params, settles=True)
     return rows[0] if rows else None
 
 

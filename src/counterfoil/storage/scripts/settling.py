@@ -37,6 +37,7 @@ from counterfoil.storage.script import (
     one_row,
     own_rows,
     recorded_row,
+    settled_row,
     several_rows,
     user_code,
 )
@@ -105,7 +106,7 @@ class Late:
 def settle(request: Request, granted: Granted, outcome: Outcome) -> Script[Settled | Late]:
     """Record an attempt's outcome if the claim still holds; otherwise keep it as evidence and say what it means."""
     if outcome.outcome is AttemptOutcome.SUCCEEDED:
-        return (yield from _settle_success(request, granted, outcome, lone_row))
+        return (yield from _settle_success(request, granted, outcome, settled_row))
     return (yield from _settle_other(request, granted, outcome, wait=0))
 
 
