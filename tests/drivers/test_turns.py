@@ -58,6 +58,17 @@ def test_who_is_alone_takes_no_turn(tmp_path: Path) -> None:
         assert is_free(tmp_path / "a.db")
 
 
+def test_what_is_shared_has_its_place_on_the_disk(tmp_path: Path) -> None:
+    with closing(Turns(str(tmp_path / "a.db"))):
+        assert (tmp_path / "a.db-turn").stat().st_blocks > 0  # or a full disk would kill who touches it
+
+
+def test_what_stands_in_the_file_is_not_cut_off(tmp_path: Path) -> None:
+    (tmp_path / "a.db-turn").write_bytes(b"somebody's")
+    with closing(Turns(str(tmp_path / "a.db"))):
+        assert (tmp_path / "a.db-turn").stat().st_size == len("somebody's")
+
+
 def test_all_queue_once_there_are_two_and_until_the_last_has_gone(tmp_path: Path) -> None:
     database = str(tmp_path / "a.db")
     log = tmp_path / "a.db-wal"

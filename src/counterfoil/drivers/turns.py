@@ -30,8 +30,8 @@ LONGEST_WAIT_S = 5.0
 class Turns:
     """The queue in front of one database file; a file of its own beside it carries the lock.
 
-    Its one byte, which all share in memory, says whether anybody but the one who made it has opened it: then all queue
-    until the last one takes it away.
+    Its second byte, which all share in memory, says whether anybody but the one who made it has opened it: then all
+    queue until the last one takes it away.
     """
 
     def __init__(self, path: str | None) -> None:
@@ -51,14 +51,16 @@ class Turns:
         except FileExistsError:
             self._file = _opened(path, os.O_CREAT)
             is_alone = False
-        os.ftruncate(self._file.fileno(), 1)  # makes it larger, or leaves it as it is
-        self._crowd = mmap.mmap(self._file.fileno(), 1)
-        if not is_alone:
-            self._crowd[0] = 1
+        if is_alone:  # written, not mapped: a place that a full disk has no room for would kill who touches it
+            os.pwrite(self._file.fileno(), b"\0", 0)
+            os.ftruncate(self._file.fileno(), 2)  # makes it larger, or leaves it as another one made it
+        else:
+            os.pwrite(self._file.fileno(), b"\1", 1)
+        self._crowd = mmap.mmap(self._file.fileno(), 2, access=mmap.ACCESS_READ)
 
     def __enter__(self) -> None:
         """Take the turn, or go on without it after a bounded wait."""
-        if self._file is not None and (self._crowd is None or self._crowd[0]):
+        if self._file is not None and (self._crowd is None or self._crowd[1]):
             try:
                 fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 self._held = True
@@ -79,12 +81,13 @@ class Turns:
         SQLite's own last one takes the write-ahead log away, which is how the last is known. A process that opens the
         database in this very moment may queue at a file of its own for a while: fairness alone would suffer.
         """
-        if self._file is None:
+        file, self._file = self._file, None
+        crowd, self._crowd = self._crowd, None
+        if crowd is not None:  # of two who close at once, either may get either
+            crowd.close()
+        if file is None:
             return
-        if self._crowd is not None:
-            self._crowd.close()
-        self._file.close()
-        self._file = self._crowd = None
+        file.close()
         if not Path(f"{self._path}-wal").exists():
             with suppress(OSError):
                 Path(f"{self._path}-turn").unlink(missing_ok=True)
