@@ -14,6 +14,7 @@ from counterfoil.bell import Bell
 from counterfoil.core.arguments import CALLED
 from counterfoil.core.branches import branch_of, thread_in_keys
 from counterfoil.core.durations import Duration, milliseconds
+from counterfoil.core.templates import validate_id
 from counterfoil.drivers.stores import open_store
 from counterfoil.drivers.urls import parse_url
 from counterfoil.effects import Bound, Effect, EffectCall
@@ -113,6 +114,8 @@ class Desk:
                 " another tenant's. Pass tenant='...' where the run is entered: cf.perform(..., tenant=...) or"
                 " cf.run(graph, input, tenant=...). A program with one tenant names it once, for example 'default'."
             )
+        for name, value in trusted.fields().items():
+            validate_id(name, value)
         bound = effect.bind(given, trusted)
         if effect.approval is not None:  # what the policy sees is what is sent, whoever alters the caller's objects
             bound = replace(bound, arguments=effect.apart(bound.arguments, bound.payload))

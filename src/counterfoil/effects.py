@@ -164,8 +164,6 @@ class Effect(Generic[T]):
             UnsupportedValue: one has no canonical form.
         """
         fields = trusted.fields()
-        for name, value in fields.items():
-            validate_id(name, value)
         arguments = self._arguments(given, fields)
         operation_id = self.key.render({**self.defaults, **arguments} if self.defaults else arguments, fields)
         if trusted.branch is not None:

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from counterfoil import Policy
+from counterfoil import Policy, effect
 from counterfoil.effects import REGISTRY
 from counterfoil.errors import (
     ApprovalRejected,
@@ -61,6 +61,17 @@ def test_an_edit_closes_the_first_and_asks_about_another_one(subject: Subject) -
     assert subject.perform(create, title="a").answered_from == "receipt"
     assert subject.sent.bodies == [{"title": "b"}]
     assert len(set(subject.sent.keys)) == 1
+
+
+def test_an_argument_of_the_business_that_is_called_thread_id_needs_not_be_an_id(subject: Subject) -> None:
+    @effect("edited.forum-post", key="{request_id}/post", approval=Policy(when=lambda **_: True))
+    def post(call: Any, *, thread_id: int, title: str) -> str:
+        return f"{thread_id}: {title}"
+
+    with pytest.raises(ApprovalRequired) as caught:
+        subject.settle(subject.cf.perform(post, **TENANT, request_id="r-1", thread_id=7, title="a"))
+    follower = edit(subject, str(caught.value.approval_id), "b")
+    assert show(subject, follower.approval_id).arguments == {"thread_id": 7, "title": "b"}
 
 
 @pytest.mark.parametrize("state", ["succeeded", "pending", "rejected"])
