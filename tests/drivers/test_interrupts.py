@@ -160,15 +160,27 @@ def test_a_full_disk_is_told_and_nothing_is_sent(tmp_path: Path) -> None:
     assert done.stdout == "store-unavailable safe\n", done.stderr
 
 
-def test_a_file_that_was_removed_is_noticed_before_anything_is_sent(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(opened, "FRESH_S", 0.0)
+def test_a_file_that_was_removed_is_noticed_before_anything_is_sent(tmp_path: Path) -> None:
     with Counterfoil.open(f"sqlite:///{tmp_path}/a.db") as cf:
         for file in tmp_path.iterdir():
             file.unlink()
         with pytest.raises(StoreUnavailable, match="removed or replaced"):
             perform(cf, "r-1")
+
+
+@effect("interrupts.removing", key="{request_id}/removing")
+def removing(call: EffectCall, *, folder: str) -> str:
+    """Take the database away while its outcome is awaited."""
+    for file in Path(folder).iterdir():
+        file.unlink()
+    return "letter RM-1"
+
+
+def test_a_file_that_was_removed_while_an_effect_ran_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(opened, "FRESH_S", 0.0)  # the effect takes longer than that
+    with Counterfoil.open(f"sqlite:///{tmp_path}/a.db") as cf, pytest.raises(OutcomeNotStored) as told:
+        cf.perform(removing, tenant="t", request_id="r-1", folder=str(tmp_path))
+    assert "removed or replaced" in str(told.value.__cause__)
 
 
 @effect("interrupts.locking", key="{path}/locking")
