@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.floor import Floor, connect
-from benchmarks.kit import Comparison, Work, compare, cpu, wall
+from benchmarks.kit import Comparison, Work, compare, cpu, median, wall
 from counterfoil import Counterfoil, Provider, effect
 
 GIVEN: dict[str, Any] = {"tenant": "t", "title": "Printer on fire", "priority": 2}
@@ -31,6 +31,9 @@ def run(disk: Path, memory: Path) -> list[Comparison]:
             answers.append(compare(f"A remote effect, {where}", remote(cf, folder), clock=clock, calls=calls))
             answers.append(compare(f"Beside a bare commit, {where}", bare(cf, folder), clock=clock, calls=calls))
             answers.append(compare(f"A local effect, {where}", local(cf, folder), clock=clock, calls=calls))
+            if clock is wall:
+                typical = bare(cf, folder, "m")
+                answers.append(compare("Beside a bare commit, the median", typical, clock=median, calls=25))
             if clock is cpu:
                 answers.append(compare("An answer from a receipt", receipts(cf, folder), calls=200))
     return answers
@@ -44,9 +47,9 @@ def remote(cf: Counterfoil, folder: Path, prefix: str = "r") -> dict[str, Work]:
     }
 
 
-def bare(cf: Counterfoil, folder: Path) -> dict[str, Work]:
+def bare(cf: Counterfoil, folder: Path, prefix: str = "b") -> dict[str, Work]:
     """One row in a transaction of its own on a connection that stays open: the least that reaches the disk at all."""
-    own = connect(folder / "bare.db")
+    own = connect(folder / f"bare-{prefix}.db")
     own.execute("create table business (title text)")
 
     def commit() -> None:
@@ -54,7 +57,7 @@ def bare(cf: Counterfoil, folder: Path) -> dict[str, Work]:
         own.execute("insert into business (title) values ('Printer on fire')")
         own.execute("commit")
 
-    return {"one row, one commit": commit, **remote(cf, folder, "b")}
+    return {"one row, one commit": commit, **remote(cf, folder, prefix)}
 
 
 def receipts(cf: Counterfoil, folder: Path) -> dict[str, Work]:

@@ -58,12 +58,21 @@ def cpu(work: Work, calls: int) -> float:
 
 def wall(work: Work, calls: int) -> float:
     """Return seconds per call, the quick fifth of the calls: what others' disk traffic spoils are the slow ones."""
+    return sorted(_each(work, calls))[calls // 5]
+
+
+def median(work: Work, calls: int) -> float:
+    """Return seconds per call, the median of all calls: what is waited for most often, if the disk is left alone."""
+    return statistics.median(_each(work, calls))
+
+
+def _each(work: Work, calls: int) -> list[float]:
     taken = []
     for _ in range(calls):
         start = time.perf_counter()
         work()
         taken.append(time.perf_counter() - start)
-    return sorted(taken)[calls // 5]
+    return taken
 
 
 def once(work: Work, calls: int) -> float:

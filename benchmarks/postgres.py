@@ -11,6 +11,7 @@ import json
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from functools import partial
+from itertools import islice
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -19,7 +20,7 @@ import psycopg
 from langgraph.checkpoint.postgres import PostgresSaver
 
 from benchmarks.checkpoints import NODES, graph
-from benchmarks.kit import Comparison, Work, compare, wall
+from benchmarks.kit import Comparison, Work, compare, median, wall
 from counterfoil import Counterfoil, Provider, Statement, effect
 from counterfoil.storage import rights
 from tests.postgres import binaries, servers
@@ -111,6 +112,7 @@ def effects(cf: Counterfoil, floor: Floor) -> list[Comparison]:
     }
     return [
         compare("One effect, PostgreSQL", remote, rounds=25, calls=20, clock=wall),
+        compare("One effect, PostgreSQL, the median", dict(islice(remote.items(), 3)), calls=20, clock=median),
         compare("An answer from a receipt, PostgreSQL", answered, rounds=25, calls=50, clock=wall),
     ]
 
