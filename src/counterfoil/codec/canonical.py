@@ -55,7 +55,7 @@ def canonical(value: object, path: Path = "$") -> bytes:
     Raises:
         UnsupportedValue: the value, or one inside it, has no canonical form (subclasses say why).
     """
-    if (type(value) in _ATOMS or encoders_agree(value, MAX_DEPTH)) and (body := _plain_bytes(value)) is not None:
+    if encoders_agree(value, MAX_DEPTH) and (body := _plain_bytes(value)) is not None:
         return body
     return _dump(_tag(value, path, MAX_DEPTH))
 

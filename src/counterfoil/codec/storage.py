@@ -40,7 +40,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping
 
 _V1 = b"\x01"
-_NOTHING: Final[frozenset[str]] = frozenset()
 _ROW = b"\x02"
 _INT64 = 2**63
 _MICROSECOND = timedelta(microseconds=1)
@@ -83,7 +82,7 @@ def encode_receipt(value: object, *, redact: Collection[str] = ()) -> EncodedRec
         redact: Dotted paths of secrets (`card.number`); lists on the way are passed through. Secret-holding objects
             (`get_secret_value`) are always redacted.
     """
-    hidden = frozenset([redact] if isinstance(redact, str) else redact) if redact else _NOTHING
+    hidden = frozenset([redact] if isinstance(redact, str) else redact)
     try:
         return EncodedReceipt(body=_V1 + _body(value, "$", hidden), marker=None)
     except UnsupportedValue as error:

@@ -171,8 +171,6 @@ def validate_id(kind: str, value: object) -> str:
     Raises:
         InvalidId: not a string, empty, too long, or with NUL or a lone surrogate in it.
     """
-    if type(value) is str and value and len(value) <= MAX_CHARS and value.isascii() and "\x00" not in value:
-        return value  # before the others, as the commonest by far
     if not isinstance(value, str):
         raise InvalidId(f"{kind} is of type {type(value).__name__}; use a string")
     if not value:

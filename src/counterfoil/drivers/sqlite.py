@@ -6,7 +6,7 @@ import threading
 from typing import TYPE_CHECKING, TypeVar
 
 from counterfoil.clock import Clock, SystemClock
-from counterfoil.drivers.opened import NO_FILE, OpenedFile
+from counterfoil.drivers.opened import OpenedFile
 from counterfoil.drivers.probes import Probe, no_probe
 from counterfoil.drivers.sqlite_open import BUSY_TIMEOUT_MS, connect, open_file
 from counterfoil.drivers.sqlite_run import Runner
@@ -49,9 +49,9 @@ class SqliteStore:
         self.url = url
         self._busy_timeout = busy_timeout
         self.runner = Runner(path=url.path, clock=clock or SystemClock(), probe=probe)
-        self._turns = Turns(None if url.in_memory else url.path)
-        file = NO_FILE if url.in_memory else OpenedFile(url.path)
-        self.writer = Writer(self._connect, self.runner, self._turns, file)
+        path = None if url.in_memory else url.path
+        self._turns = Turns(path)
+        self.writer = Writer(self._connect, self.runner, self._turns, OpenedFile(path))
         self._idle: list[sqlite3.Connection] = []
         self._mutex = threading.Lock()
 

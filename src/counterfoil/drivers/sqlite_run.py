@@ -103,7 +103,7 @@ class Runner:
             CommitUnknown: its commit failed, or it returns no rows and failed where its commit may have.
         """
         name, params = step.name, step.params
-        known, now = self._numbered.get(name) or self._known(name), self._now_ms()
+        known, now = self._known(name), self._now_ms()
         self.probe(Point.BEFORE_STATEMENT, name)
         self.probe(Point.BEFORE_COMMIT, "")
         try:

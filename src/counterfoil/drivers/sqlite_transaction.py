@@ -81,7 +81,7 @@ class Transactions:
             if type(step) is Lone and step.name in self._runner.statements:
                 if rows := self._lone(step):
                     return _end(script, rows)
-                step = script.send([])
+                step = script.send(rows)
             result: T = self._transaction(lambda: self._runner.go_on(self.connection, script, step))
         except StopIteration as stop:
             result = stop.value
@@ -91,8 +91,7 @@ class Transactions:
 
     def _lone(self, step: Lone) -> list[Row]:
         with self._turns:
-            self._undo()
-            (self._file.check_again if step.settles else self._file.check)()
+            self._prepare(settles=step.settles)
             return self._runner.lone(self.connection, step)
 
     def _transaction(self, body: Callable[[], Any]) -> Any:
@@ -115,9 +114,12 @@ class Transactions:
             raise
         return result
 
-    def _prepare(self) -> None:
+    def _prepare(self, *, settles: bool = False) -> None:
         self._undo()
-        self._file.check()
+        if settles:
+            self._file.check_again()
+        else:
+            self._file.check()
 
     def _begin(self) -> None:
         self._prepare()
